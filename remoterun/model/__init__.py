@@ -1,0 +1,1 @@
+"""Frozen values that pass between the parts; they know nothing of how they are read or shown."""
