@@ -1,0 +1,5 @@
+"""``python -m remoterun``."""
+
+from remoterun.cli.main import main
+
+main()

@@ -1,0 +1,288 @@
+"""``Fleet`` (the hosts) and ``Job`` (one job on one of them)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from remoterun.config.inventory import Inventory
+from remoterun.errors import ConnectError, UnknownJob, UsageError
+from remoterun.fleet import control, launching, listing
+from remoterun.fleet.following import Follower, read_status
+from remoterun.fleet.local_state import LocalState
+from remoterun.host.project import find_project
+from remoterun.host.remote import Remote
+from remoterun.model.facts import Facts
+from remoterun.model.host import EMPTY, Host
+from remoterun.model.job import Command, JobSpec, JobState, JobStatus
+from remoterun.plan import ids
+from remoterun.transport.factory import Prompt, make_transport
+
+Notice = Callable[[str], None]
+
+
+def _silent(text: str) -> None:
+    """Where nobody wants to hear."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The hosts of an inventory and the jobs on them.
+
+    ``notice`` gets sentences for people while something goes on; ``prompt`` is asked for passphrases and
+    passwords (None: never ask); ``accept_new`` adds the key of a host never seen before to known_hosts.
+    """
+
+    inventory: Inventory
+    state: LocalState
+    accept_new: bool = False
+    prompt: Prompt | None = None
+    notice: Notice = _silent
+    _remotes: dict[str, Remote] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def load(
+        cls,
+        hosts_file: str | os.PathLike[str] | None = None,
+        *,
+        accept_new: bool = False,
+        prompt: Prompt | None = None,
+        notice: Notice = _silent,
+    ) -> Fleet:
+        """The fleet of hosts.yaml (contract §4), or of the SSH configuration alone. Raises ConfigError."""
+        inventory = Inventory.load(os.fspath(hosts_file) if hosts_file is not None else None)
+        return cls(inventory, LocalState.default(), accept_new, prompt, notice)
+
+    def remote(self, host: Host) -> Remote:
+        """The way to one host. Opens nothing yet."""
+        if host.name not in self._remotes:
+            self._remotes[host.name] = Remote(
+                host, make_transport(host, accept_new=self.accept_new, prompt=self.prompt)
+            )
+        return self._remotes[host.name]
+
+    def select(self, patterns: Sequence[str] = ()) -> tuple[Remote, ...]:
+        """The hosts that ``patterns`` name; without any: all of hosts.yaml, else those used before from this
+        machine and ``local``. Raises UnknownHost."""
+        if patterns:
+            hosts = self.inventory.select(patterns)
+        elif self.inventory.source is not None:
+            hosts = tuple(self.inventory.hosts.values())
+        else:
+            hosts = self.inventory.select([*self.state.hosts_used(), "local"])
+        return tuple(self.remote(host) for host in hosts)
+
+    def launch_host(self, patterns: Sequence[str] = ()) -> Remote:
+        """The one host of a launch: what ``patterns`` name, else the default, else ``local``."""
+        asked = list(patterns) or [self.inventory.default_host or "local"]
+        hosts = self.inventory.select(asked)
+        if len(hosts) != 1:
+            raise UsageError(
+                f"{', '.join(asked)} names {len(hosts)} hosts; a job runs on one in this version",
+                hint="launch on one of " + ", ".join(host.name for host in hosts[:8]),
+            )
+        return self.remote(hosts[0])
+
+    def launch(
+        self,
+        target: str,
+        *arguments: str,
+        hosts: Sequence[str] = (),
+        name: str | None = None,
+        gpus: int | str | None = None,
+        module: bool = False,
+        env: Mapping[str, str] = EMPTY,
+        folder: str | os.PathLike[str] = ".",
+        nproc_per_node: int | None = None,
+        runtime: str | None = None,
+        python: str | None = None,
+        max_restarts: int = 0,
+    ) -> Job:
+        """Launch a script (or ``module``) of the project around ``folder``, and return once it runs.
+
+        ``gpus`` as on the command line. Raises any of :mod:`remoterun.errors`; then no job was made.
+        """
+        spec = JobSpec(
+            name=name or ids.default_name(target),
+            command=Command("module" if module else "script", target, tuple(arguments)),
+            gpus=None if gpus is None else str(gpus),
+            nproc_per_node=nproc_per_node,
+            runtime=runtime,
+            python=python,
+            env=env,
+            max_restarts=max_restarts,
+            detach=True,
+        )
+        with self.launched(spec, hosts, Path(folder)) as started:
+            return Job(self, self.launch_host(hosts), started.status)
+
+    @contextmanager
+    def launched(
+        self, spec: JobSpec, hosts: Sequence[str], folder: Path, force_project: str | None = None
+    ) -> Iterator[launching.Started]:
+        """Launch, with the connection kept open inside the ``with`` for the log to be followed."""
+        request = self._request(spec, folder, force_project)
+        with launching.launched(self.launch_host(hosts), request) as started:
+            yield started
+
+    @contextmanager
+    def planned(
+        self, spec: JobSpec, hosts: Sequence[str], folder: Path, force_project: str | None = None
+    ) -> Iterator[launching.Prepared]:
+        """The same, less the last call: nothing is touched."""
+        request = self._request(spec, folder, force_project)
+        with launching.planned(self.launch_host(hosts), request) as prepared:
+            yield prepared
+
+    def _request(self, spec: JobSpec, folder: Path, force_project: str | None) -> launching.LaunchRequest:
+        ids.check_name(spec.name)
+        return launching.LaunchRequest(spec, folder, self.state, force_project, self.notice)
+
+    def jobs(self, hosts: Sequence[str] = (), *, every: bool = False) -> listing.JobList:
+        """Jobs not ended and those ended within a day, or ``every`` one."""
+        return listing.list_jobs(self.select(hosts), self.state, every=every)
+
+    def job(self, reference: str | None = None, hosts: Sequence[str] = ()) -> Job:
+        """One job: by id, name (its newest), or prefix of an id past the name; without any, the newest of the
+        project around the current folder. Raises UnknownJob, or ConnectError when its host may be dark."""
+        if reference is None:
+            return self._newest_of_project(hosts)
+        remotes = self.select(hosts)
+        if ids.is_id(reference) and not hosts:
+            remotes = self._likely(reference, remotes)
+        found = listing.list_jobs(remotes, self.state, patterns=ids.patterns(reference))
+        ranked = [(ids.matches(reference, job.id, job.name), job) for job in found.jobs]
+        best = max((rank for rank, _ in ranked), default=0)
+        fitting = [job for rank, job in ranked if rank == best and best]
+        if best == 1 and len(fitting) > 1:
+            raise UsageError(
+                f"{reference!r} begins {len(fitting)} ids: {', '.join(job.id for job in fitting[:5])}",
+                hint="name one of them whole",
+            )
+        if fitting:
+            return self._handle(fitting[0])
+        return self._handle(self._dark(reference, found))
+
+    def _likely(self, job_id: str, remotes: tuple[Remote, ...]) -> tuple[Remote, ...]:
+        """Where a whole id was seen before, ask only there."""
+        memory = self.state.last_known().get(job_id)
+        likely = tuple(remote for remote in remotes if memory and remote.host.name == memory.get("host"))
+        return likely or remotes
+
+    def _dark(self, reference: str, found: listing.JobList) -> JobStatus:
+        """A job that no reachable host has: what is remembered of it, if its host is among the dark ones."""
+        dark = {name for name, _ in found.unreachable}
+        for job in listing.last_known(self.state):
+            if job.host in dark and ids.matches(reference, job.id, job.name):
+                return job
+        if found.unreachable:
+            name, error = found.unreachable[0]
+            raise ConnectError(
+                f"no job {reference!r} on the hosts that answer; {len(dark)} did not: {error.message}",
+                hint=error.hint or f"remoterun hosts -H {name}",
+                host=name,
+            )
+        raise UnknownJob(f"no job {reference!r}", hint="remoterun ps -a lists them; -H names more hosts")
+
+    def _newest_of_project(self, hosts: Sequence[str]) -> Job:
+        project = find_project(Path.cwd(), force=str(Path.cwd()))
+        found = listing.list_jobs(self.select(hosts), self.state, every=True)
+        for job in found.jobs:
+            if listing.project_key(job) == project.key:
+                return self._handle(job)
+        where = f" ({len(found.unreachable)} hosts did not answer)" if found.unreachable else ""
+        raise UnknownJob(f"no job of the project {project.name} yet{where}", hint="remoterun ps -a")
+
+    def _handle(self, status: JobStatus) -> Job:
+        return Job(self, self.remote(self.inventory.select([status.host])[0]), status)
+
+    def facts(self, hosts: Sequence[str] = ()) -> Iterator[listing.Answer[Facts]]:
+        """Facts and GPUs of hosts, each as it answers."""
+        return listing.ask_all(self.select(hosts), listing.look_at)
+
+    def gpus(self, hosts: Sequence[str] = ()) -> dict[str, Facts | None]:
+        """Facts with GPUs by host; None for a host that did not answer."""
+        return {answer.remote.host.name: answer.value for answer in self.facts(hosts)}
+
+
+@dataclass
+class Job:
+    """One job on its host. ``status`` is what was last seen; methods ask the host."""
+
+    fleet: Fleet
+    remote: Remote
+    status: JobStatus
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.status.id
+
+    @property
+    def state(self) -> JobState:
+        """The state now; UNKNOWN when the host cannot be reached."""
+        try:
+            return self.refresh().state
+        except ConnectError:
+            return JobState.UNKNOWN
+
+    def refresh(self) -> JobStatus:
+        """The job as its host tells it now. Raises ConnectError, UnknownJob."""
+        with self.remote.converse() as conversation:
+            self.status = read_status(self.remote, conversation, self.id)
+        return self.status
+
+    def follow(self, offset: int = 0) -> Generator[bytes, None, JobStatus]:
+        """The log from ``offset`` until the job has ended; returns the last status."""
+        self.status = yield from Follower(self.remote, self.id, offset, self.fleet.notice).chunks()
+        return self.status
+
+    def logs(self, *, follow: bool = False, lines: int = -1, file: str = "log") -> Iterator[bytes]:
+        """The log so far (the last ``lines`` lines), or followed to the job's end."""
+        if follow:
+            yield from self.follow()
+        else:
+            yield from control.read_log(self.remote, self.id, lines=lines, file=file)
+
+    def follow_last(self, lines: int) -> Generator[bytes, None, JobStatus]:
+        """The log's last ``lines`` lines, then on to the job's end."""
+        size = self.status.log_size or 0
+        tail = b"".join(control.read_log(self.remote, self.id, lines=lines, until=size))
+        if tail:
+            yield tail
+        return (yield from self.follow(size))
+
+    def rank_log(self, rank: int, lines: int = -1) -> Iterator[bytes]:
+        """What one rank wrote."""
+        yield from control.read_log(self.remote, self.id, lines=lines, file=f"ranks/{rank}.log")
+
+    def tmux_command(self) -> str | None:
+        """What to type on the host itself to see the job's session."""
+        return control.tmux_hint(self.status)
+
+    def wait(self) -> JobStatus:
+        """Until it has ended; survives cut links. Returns the last status."""
+        follower = self.follow(self.status.log_size or 0)
+        while True:
+            try:
+                next(follower)
+            except StopIteration:
+                return self.status
+
+    def stop(self, *, signal: str = "TERM", grace: int = 30) -> control.Stopped:
+        """Signal, grace, kill; proves that no process is left. Raises HostError when one is."""
+        stopped = control.stop_job(self.remote, self.id, signal=signal, grace=grace, notice=self.fleet.notice)
+        self.status = stopped.status
+        return stopped
+
+    def remove(self) -> None:
+        """Remove the ended job's files."""
+        control.remove_job(self.remote, self.id)
+        self.fleet.state.forget(self.id)
+
+    def attach_argv(self) -> list[str]:
+        """The argv that hands the terminal to the job's tmux session."""
+        return control.attach_argv(self.remote, self.id)

@@ -1,0 +1,306 @@
+"""Launching one job on one host: facts, plan, payload, start; over a single channel in a few round trips."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import random
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from remoterun.errors import GpusTaken, HostError, RemoterunError, StartError, UsageError
+from remoterun.fleet.local_state import LocalState
+from remoterun.host import scripts
+from remoterun.host.conversation import Conversation
+from remoterun.host.jobs import judge, parse_scan
+from remoterun.host.look import look
+from remoterun.host.project import find_project, list_files
+from remoterun.host.remote import Remote
+from remoterun.host.snapshot import (
+    ChangedWhileRead,
+    HashCache,
+    Manifest,
+    Payload,
+    Tree,
+    decode_manifest,
+    difference,
+    read_tree,
+)
+from remoterun.model.facts import Facts
+from remoterun.model.job import JobSpec, JobStatus, Project, Snapshot
+from remoterun.plan.gpus import choose, parse_request
+from remoterun.plan.ids import make_id
+from remoterun.plan.launch import LaunchPlan, make_plan
+
+Notice = Callable[[str], None]
+
+# How long -d looks for a job that dies at once, in twentieths of a second.
+_SETTLE_DETACHED = 10
+_TRIES = 5
+# The sh files of a job's folder, and the function each ends with.
+_AGENT = {
+    "supervise.sh": (("lib", "signals", "leases", "supervise"), 'rr_supervise "${0%/*}" "$@"'),
+    "view.sh": (("lib", "view"), 'rr_view "${0%/*}" "$@"'),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The local side of a launch: the project and its files as they are now."""
+
+    project: Project
+    tree: Tree
+    warnings: tuple[str, ...]
+
+    @property
+    def root(self) -> Path:
+        """The project's folder."""
+        return Path(self.project.root)
+
+    @property
+    def has_dockerfile(self) -> bool:
+        """Whether the project brings its own image."""
+        return b"Dockerfile" in self.tree.entries
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A launch decided to the last byte, not yet carried out."""
+
+    plan: LaunchPlan
+    payload: Payload
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A job that runs, or has ended already. ``follow`` is the request that streams its log, already on its
+    way; None when detached."""
+
+    plan: LaunchPlan
+    status: JobStatus
+    conversation: Conversation
+    follow: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRequest:
+    """Who launches what from where. ``insist``: the project folder that --force-project names."""
+
+    spec: JobSpec
+    folder: Path
+    state: LocalState
+    insist: str | None = None
+    notice: Notice = lambda text: None
+
+
+def read_source(project: Project, state: LocalState) -> Source:
+    """The project's files. Raises UsageError for one that cannot be read."""
+    root = Path(project.root)
+    listed = list_files(root)
+    tree = read_tree(root, listed.paths, HashCache(state.hashes(project.key)))
+    return Source(project, tree, listed.warnings + tree.skipped)
+
+
+def check_script(spec: JobSpec, source: Source) -> None:
+    """Refuse a script that is not part of what is sent."""
+    if spec.command.kind != "script":
+        return
+    target = spec.command.target
+    inside = os.path.normpath(os.path.join(source.project.folder, target))
+    if inside.startswith("../") or os.path.isabs(target):
+        raise UsageError(
+            f"{target} is outside of the project {source.project.root}",
+            hint="name a script of the project, or run a plain command: remoterun launch -- CMD…",
+        )
+    entry = source.tree.entries.get(os.fsencode(inside))
+    if entry is None:
+        there = Path(source.project.root, inside).exists()
+        why = "is left out of what is sent (git or .remoterunignore ignores it)" if there else "is not there"
+        raise UsageError(f"{target} {why}, in {source.project.root}", hint="name a script of the project")
+    if not target.endswith(".py") and entry.kind == "f" and not entry.mode & 0o100:
+        raise UsageError(
+            f"{target} is neither a .py script nor executable",
+            hint=f"chmod +x {target}, or name its interpreter: remoterun launch -- bash {target}",
+        )
+
+
+@contextmanager
+def launched(remote: Remote, request: LaunchRequest) -> Iterator[Started]:
+    """Launch; the conversation stays open inside the ``with``, for the log to be followed.
+
+    Raises any of the project's errors; then no job was made.
+    """
+    with _prepared(remote, request) as (conversation, prepared):
+        try:
+            started = _start(remote, conversation, prepared)
+        finally:
+            prepared.payload.close()
+        request.state.add_host(remote.host.name)
+        _keep_manifest(request.state, prepared.source.tree)
+        yield started
+
+
+@contextmanager
+def planned(remote: Remote, request: LaunchRequest) -> Iterator[Prepared]:
+    """The real path less its last call."""
+    with _prepared(remote, request) as (_, prepared):
+        yield prepared
+        prepared.payload.close()
+
+
+@contextmanager
+def _prepared(remote: Remote, request: LaunchRequest) -> Iterator[tuple[Conversation, Prepared]]:
+    project = find_project(request.folder, force=request.insist)
+    with ThreadPoolExecutor(1) as pool:
+        # The login takes round trips, the hashing takes a disk: side by side.
+        reading = pool.submit(read_source, project, request.state)
+        with remote.converse() as conversation:
+            facts = look(remote, conversation, project.key, request.spec.python)
+            source = reading.result()
+            check_script(request.spec, source)
+            yield conversation, _prepare(remote, conversation, request, source, facts)
+
+
+def _prepare(
+    remote: Remote, conversation: Conversation, request: LaunchRequest, source: Source, facts: Facts
+) -> Prepared:
+    for warning in source.warnings:
+        request.notice(warning)
+    for _ in range(_TRIES):
+        base, entries = _base(remote, conversation, source, facts, request.state)
+        plan = _plan(remote, request.spec, source, facts, base)
+        change = None if entries is source.tree.entries else difference(entries or {}, source.tree.entries)
+        try:
+            payload = Payload(source.root, source.tree, change, plan.files)
+        except ChangedWhileRead as changed:
+            request.notice(f"{changed} changed while it was read; reading again")
+            source = read_source(source.project, request.state)
+            continue
+        for warning in plan.warnings:
+            request.notice(warning)
+        return Prepared(plan, payload, source)
+    raise HostError(
+        "files of the project kept changing while they were read",
+        hint="stop what writes there, or name it in .remoterunignore",
+    )
+
+
+def _base(
+    remote: Remote, conversation: Conversation, source: Source, facts: Facts, state: LocalState
+) -> tuple[str | None, Manifest | None]:
+    """What the host has already: this very tree (its own entries are returned), an older one, or nothing."""
+    tree = source.tree
+    if tree.id in facts.trees:
+        return None, tree.entries
+    for candidate in facts.trees:
+        try:
+            return candidate, decode_manifest(state.manifest(candidate).read_bytes())
+        except (OSError, RemoterunError):
+            continue
+    if facts.trees:
+        # Another laptop made it, so the host is asked.
+        newest = facts.trees[0]
+        arguments = [remote.host.workdir, source.project.key, newest]
+        reply = conversation.ask("rr_manifest", arguments, libraries=["lib", "facts"])
+        if reply.status == 0:
+            return newest, decode_manifest(reply.out)
+    return None, None
+
+
+def _plan(remote: Remote, spec: JobSpec, source: Source, facts: Facts, base: str | None) -> LaunchPlan:
+    order = random.SystemRandom()
+    try:
+        gpus = choose(parse_request(spec.gpus), facts.gpus, seed=order.getrandbits(32))
+    except RemoterunError as error:
+        error.host = remote.host.name
+        raise
+    now = datetime.now(timezone.utc)
+    tree = source.tree
+    return make_plan(
+        spec,
+        remote.host,
+        facts,
+        job_id=make_id(spec.name, datetime.now(), secrets.token_hex(2)),
+        now=now,
+        project=source.project,
+        snapshot=Snapshot(tree.id, base, len(tree.entries), tree.size),
+        gpus=gpus,
+        launcher={"user": getpass.getuser(), "host": socket.gethostname()},
+        agent={name: _agent(*parts) for name, parts in _AGENT.items()},
+        has_dockerfile=source.has_dockerfile,
+    )
+
+
+def _agent(libraries: tuple[str, ...], call: str) -> str:
+    return "#!/bin/sh\n" + "\n".join(scripts.read(library) for library in libraries) + f"\n{call}\n"
+
+
+def start_arguments(plan: LaunchPlan, size: int) -> list[str]:
+    """The arguments of ``rr_start`` (remoterun/sh/start.sh)."""
+    return [
+        plan.paths.workdir,
+        plan.id,
+        plan.project.key,
+        plan.snapshot.tree,
+        plan.snapshot.base or "",
+        str(size),
+        plan.login_shell or "",
+        plan.tmux or "",
+        str(_SETTLE_DETACHED if plan.spec.detach else 0),
+    ]
+
+
+START_LIBRARIES = ("lib", "jobs", "session", "leases", "start")
+
+
+def _start(remote: Remote, conversation: Conversation, prepared: Prepared) -> Started:
+    plan = prepared.plan
+    number = conversation.post(
+        "rr_start",
+        start_arguments(plan, prepared.payload.size),
+        libraries=START_LIBRARIES,
+        payload=prepared.payload.pieces(),
+    )
+    reply = conversation.collect(number, timeout=None if prepared.payload.size > 1 << 20 else 120.0)
+    if reply.status:
+        raise remote.failure(reply, f"making job {plan.id}")
+    scan = parse_scan(reply.out)
+    status = judge(scan.jobs[0], scan, remote.host.name) if scan.jobs else None
+    if status is None:
+        raise remote.failure(reply, f"starting job {plan.id}")
+    if "refused" in scan.jobs[0].record("exit"):
+        conversation.ask("rr_remove", [plan.paths.workdir, plan.id, ""], libraries=["lib", "jobs"])
+        raise GpusTaken(
+            f"somebody took GPU {', '.join(map(str, plan.gpus.indices))} of {remote.host.name} a moment before",
+            hint="try again, or wait for them: --wait",
+            host=remote.host.name,
+        )
+    if status.started is None and status.exit_code is None:
+        raise StartError(
+            f"job {plan.id} was made on {remote.host.name} but its supervisor did not start: "
+            f"{reply.error_text or 'no reason given'}",
+            hint=f"remoterun status {plan.id}",
+            host=remote.host.name,
+        )
+    follow = None
+    if not plan.spec.detach:
+        follow = conversation.post("rr_follow", [plan.paths.workdir, plan.id, "0"], libraries=["jobs"])
+    return Started(plan, status, conversation, follow)
+
+
+def _keep_manifest(state: LocalState, tree: Tree) -> None:
+    file = state.manifest(tree.id)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        aside = file.with_suffix(f".{os.getpid()}")
+        aside.write_bytes(tree.manifest)
+        aside.replace(file)
+    except OSError:
+        return

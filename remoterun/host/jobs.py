@@ -1,0 +1,177 @@
+"""Jobs as their hosts' files and processes tell them. Pure: raw signs in, a judged :class:`JobStatus` out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from remoterun.model.job import JobState, JobStatus
+
+# How long a job may be without a start record before its start has failed, in seconds.
+STARTING_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What sh/jobs.sh says of one job: ``values`` of its lines, the bytes of its ``files``."""
+
+    id: str
+    values: Mapping[str, str]
+    files: Mapping[str, bytes]
+
+    def record(self, name: str) -> dict[str, str]:
+        """A record file (lines of key=value); empty when it is not there."""
+        lines = self.files.get(name, b"").decode("utf-8", "replace").splitlines()
+        return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One look at a host's jobs."""
+
+    boot: str
+    host_id: str
+    now: int
+    jobs: tuple[Signs, ...]
+
+
+def parse_scan(output: bytes) -> Scan:
+    """The answer of ``rr_scan`` or ``rr_show``. Truncated or odd parts are left out, never made up."""
+    header: dict[str, str] = {}
+    jobs: list[Signs] = []
+    values, files = header, dict[str, bytes]()
+    position = 0
+    while position < len(output):
+        end = output.find(b"\n", position)
+        end = len(output) if end < 0 else end
+        key, _, raw = output[position:end].partition(b"=")
+        value = raw.decode("utf-8", "replace")
+        position = end + 1
+        if key == b"job":
+            values, files = {}, {}
+            jobs.append(Signs(value, values, files))
+        elif key == b"file":
+            name, _, size = value.partition(" ")
+            length = int(size) if size.isdigit() else 0
+            files[name] = output[position : position + length]
+            position += length + 1
+        elif key:
+            values[key.decode("ascii", "replace")] = value
+    return Scan(
+        boot=header.get("boot", ""),
+        host_id=header.get("host", ""),
+        now=_int(header.get("now")) or 0,
+        jobs=tuple(jobs),
+    )
+
+
+def judge(signs: Signs, scan: Scan, host: str) -> JobStatus | None:
+    """The job that ``signs`` speak of, or None when its folder is no whole job's. ``host``: inventory name."""
+    try:
+        record = json.loads(signs.files["job.json"])
+    except (KeyError, ValueError):
+        return None
+    if not isinstance(record, dict) or record.get("id") != signs.id:
+        return None
+    state, reason, code = _state(signs, scan, record)
+    exit_record, start = signs.record("exit"), signs.record("start")
+    tail = signs.files.get("tail", b"")
+    log_time = _int(signs.values.get("log_time"))
+    live = not state.ended
+    return JobStatus(
+        id=signs.id,
+        name=str(record.get("name") or signs.id),
+        host=host,
+        state=state,
+        nodes=int(record.get("nodes") or 1),
+        reason=reason,
+        exit_code=code,
+        gpus=tuple(str(uuid) for uuid in record.get("gpus") or ()),
+        created=parse_time(record.get("created")),
+        started=parse_time(start.get("started")),
+        ended=parse_time(exit_record.get("ended")),
+        runtime=record.get("runtime"),
+        last_line=_last_line(tail),
+        log_idle_s=float(max(0, scan.now - log_time)) if live and log_time and scan.now else None,
+        log_size=_int(signs.values.get("log_size")),
+        stop=signs.record("stop"),
+        record=record,
+    )
+
+
+def _state(signs: Signs, scan: Scan, record: Mapping[str, object]) -> tuple[JobState, str | None, int | None]:
+    """State, reason and exit status. The exit record wins over every other sign."""
+    exit_record = signs.record("exit")
+    if exit_record:
+        code = _int(exit_record.get("code"))
+        state = JobState(exit_record.get("state", "failed"))
+        return state, _why_ended(state, code, signs.record("stop")), code
+    if scan.host_id and record.get("host_id") not in (None, scan.host_id):
+        return JobState.UNKNOWN, f"it runs on {record.get('hostname')}, which shares this home folder", None
+    start = signs.record("start")
+    if not start:
+        made = _int(signs.values.get("made"))
+        if made is not None and scan.now and scan.now - made > STARTING_S:
+            return JobState.LOST, "its supervisor never started", None
+        return JobState.STARTING, None, None
+    if scan.boot and start.get("boot") and start["boot"] != scan.boot:
+        return JobState.LOST, "the host was rebooted", None
+    if signs.values.get("supervisor_is") == "alive":
+        return JobState.RUNNING, "stopping" if signs.record("stop") else None, None
+    if signs.values.get("main_is") == "alive":
+        return JobState.RUNNING, "its supervisor was killed: the exit status will not be recorded", None
+    return JobState.LOST, "killed from outside (SIGKILL, or the kernel out of memory)", None
+
+
+def _why_ended(state: JobState, code: int | None, stop: Mapping[str, str]) -> str | None:
+    if state is JobState.STOPPED:
+        killed = _int(stop.get("killed"))
+        forced = f", {killed} killed after {stop.get('grace')} s" if killed else ""
+        return f"stopped with SIG{stop.get('signal', 'TERM')}{forced}"
+    if code is None or code == 0:
+        return None
+    return exit_words(code)
+
+
+def exit_words(code: int) -> str:
+    """An exit status in words."""
+    if code == 126:
+        return "exit status 126: could not be started (no permission, or its folder is missing)"
+    if code == 127:
+        return "exit status 127: could not be started (no such program)"
+    if 128 < code < 128 + 65:
+        from signal import Signals
+
+        try:
+            return f"ended by signal {Signals(code - 128).name}"
+        except ValueError:
+            return f"ended by signal {code - 128}"
+    return f"exit status {code}"
+
+
+def _last_line(tail: bytes) -> str | None:
+    """The last line with anything on it, with control codes taken out."""
+    text = tail.decode("utf-8", "replace")
+    text = re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]", "", text)
+    for line in reversed(re.split(r"[\r\n]+", text)):
+        shown = "".join(sign for sign in line if sign.isprintable()).strip()
+        if shown:
+            return shown
+    return None
+
+
+def parse_time(text: object) -> datetime | None:
+    """An ISO 8601 UTC time as the host writes it."""
+    if not isinstance(text, str):
+        return None
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
+    except ValueError:
+        return None
+
+
+def _int(text: str | None) -> int | None:
+    return int(text) if text and re.fullmatch(r"-?\d{1,18}", text) else None

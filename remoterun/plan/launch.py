@@ -1,0 +1,266 @@
+"""Spec + facts → the whole launch as one value. PURE: no clock, no network, no environment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from remoterun.errors import PlanError
+from remoterun.model.facts import Facts
+from remoterun.model.host import Host
+from remoterun.model.job import JobPaths, JobSpec, Project, Snapshot
+from remoterun.plan import shell
+from remoterun.plan.gpus import GpuChoice, cuda_environment
+from remoterun.plan.torchrun import torchrun_argv, torchrun_environment
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFile:
+    """A file of the job's folder. A secret one is never printed."""
+
+    name: str
+    content: str
+    mode: int = 0o600
+    secret: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """Everything a launch does on its host, decided before anything is touched.
+
+    ``argv`` is what runs in the end; ``environment`` what the job gets over its login's (names and values of
+    ours), ``secrets`` what the user gave by --env and --env-file (values never leave ``files``).
+    ``login_shell`` is None where the job's environment is this process's own (transport local).
+    """
+
+    id: str
+    spec: JobSpec
+    host: str
+    paths: JobPaths
+    project: Project
+    snapshot: Snapshot
+    runtime: str
+    runtime_reason: str
+    nproc: int
+    gpus: GpuChoice
+    argv: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+    secrets: tuple[str, ...]
+    files: tuple[PlanFile, ...]
+    login_shell: str | None
+    tmux: str | None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def working_folder(self) -> str:
+        """Where the job starts: the launch's own folder in the job's copy of the project."""
+        folder = f"/{self.project.folder}" if self.project.folder else ""
+        return f"{self.paths.folder}/code{folder}"
+
+
+def choose_runtime(spec: JobSpec, host: Host, has_dockerfile: bool) -> tuple[str, str]:
+    """The runtime and the reason for it."""
+    asked = spec.runtime or host.runtime
+    if asked != "auto":
+        return asked, "asked for" if spec.runtime else f"{host.name}'s runtime in hosts.yaml"
+    image = spec.image or host.image
+    if image:
+        return "docker", f"the image {image} is named"
+    if has_dockerfile:
+        return "docker", "the project has a Dockerfile"
+    return "none", "no image is named and the project has no Dockerfile"
+
+
+def make_plan(
+    spec: JobSpec,
+    host: Host,
+    facts: Facts,
+    *,
+    job_id: str,
+    now: datetime,
+    project: Project,
+    snapshot: Snapshot,
+    gpus: GpuChoice,
+    launcher: Mapping[str, str],
+    agent: Mapping[str, str],
+    has_dockerfile: bool = False,
+) -> LaunchPlan:
+    """The plan. ``now`` is UTC; ``launcher`` says who launched from where; ``agent`` the texts of the sh
+    files that go into the job's folder (name → text).
+
+    Raises PlanError where the spec does not fit the facts.
+    """
+    runtime, reason = choose_runtime(spec, host, has_dockerfile)
+    if runtime != "none":
+        raise PlanError(
+            f"runtime {runtime} ({reason}) is not supported by this version",
+            hint="--runtime none runs with the host's own Python",
+            host=host.name,
+        )
+    paths = JobPaths(facts.workdir, job_id)
+    nproc = spec.nproc_per_node or max(1, len(gpus.uuids))
+    argv = _argv(spec, host, facts, paths, nproc)
+    environment: dict[str, str] = {}
+    if spec.command.torchrun:
+        environment.update(torchrun_environment(nproc, facts.cpus))
+    environment |= {"PYTHONUNBUFFERED": "1"}
+    environment |= cuda_environment(gpus)
+    environment |= host.env
+    environment |= {
+        "REMOTERUN_JOB": job_id,
+        "REMOTERUN_OUT": paths.file("out"),
+        "REMOTERUN_ATTEMPT": "1",
+    }
+    warnings = _warnings(facts, host)
+    plan = LaunchPlan(
+        id=job_id,
+        spec=spec,
+        host=host.name,
+        paths=paths,
+        project=project,
+        snapshot=snapshot,
+        runtime=runtime,
+        runtime_reason=reason,
+        nproc=nproc,
+        gpus=gpus,
+        argv=argv,
+        environment=tuple(environment.items()),
+        secrets=tuple(spec.env),
+        files=(),
+        login_shell=facts.login_shell,
+        tmux=facts.tools["tmux"].split(" ")[0] if "tmux" in facts.tools else None,
+        warnings=warnings,
+    )
+    record = job_record(plan, facts, now, launcher)
+    files = [
+        PlanFile("job.json", json.dumps(record, indent=1) + "\n"),
+        PlanFile("run.sh", run_script(plan, facts, spec.setup or host.setup), 0o700),
+        PlanFile("env", shell.exports(spec.env), secret=True),
+        PlanFile("gpus", ",".join(gpus.uuids)),
+        *(PlanFile(name, text, 0o700) for name, text in agent.items()),
+    ]
+    if spec.command.torchrun:
+        # sh/signals.sh must know that the job's first process is torchrun.
+        files.append(PlanFile("torchrun", ""))
+    return replace(plan, files=tuple(files))
+
+
+def _argv(spec: JobSpec, host: Host, facts: Facts, paths: JobPaths, nproc: int) -> tuple[str, ...]:
+    command = spec.command
+    if not command.torchrun:
+        target = command.target
+        if command.kind == "script":
+            target = f"./{target}"
+        return (target, *command.arguments)
+    python = facts.python
+    if python is None:
+        where = facts.python_asked or "python3 or python"
+        raise PlanError(
+            f"no {where} on {host.name} (looked in {facts.path})",
+            hint="name one with --python, or python: of the host in hosts.yaml",
+            host=host.name,
+        )
+    if python.version is None:
+        raise PlanError(f"{python.path} on {host.name} does not run", hint="remoterun doctor", host=host.name)
+    if python.torch is None:
+        raise PlanError(
+            f"{python.path} on {host.name} (Python {python.version}) has no torch, and a Python script runs under torchrun",
+            hint=f"name an interpreter that has it with --python or in hosts.yaml, install it there, "
+            f"or run without torchrun: remoterun launch -H {host.name} -- {python.path} {command.target}",
+            host=host.name,
+        )
+    return torchrun_argv(command, python.path, nproc, paths.file("ranks"), spec.max_restarts)
+
+
+def _warnings(facts: Facts, host: Host) -> tuple[str, ...]:
+    found = list(facts.gpus.warnings)
+    if facts.gpus.problem:
+        found.append(facts.gpus.problem)
+    if "tmux" not in facts.tools:
+        found.append(
+            f"no tmux on {host.name} (looked in {facts.path}): the job runs, but `attach` needs it; "
+            "install it, or name one with tmux: in hosts.yaml"
+        )
+    return tuple(found)
+
+
+def run_script(plan: LaunchPlan, facts: Facts, setup: str | None) -> str:
+    """run.sh: the job's environment, its folder, its command."""
+    lines = [
+        f"# Job {plan.id}: what runs, and with what. Made by remoterun; started by supervise.sh.",
+        f"PATH={shell.quote(facts.path)}:$PATH",
+        "unset TMUX TMUX_PANE STY SSH_TTY SSH_CONNECTION SSH_CLIENT",
+        shell.exports(dict(plan.environment)).rstrip("\n"),
+        f". {shell.quote(plan.paths.file('env'))}",
+        f"cd {shell.quote(plan.working_folder)} || exit 126",
+    ]
+    if setup:
+        lines += ["# setup:", setup]
+    first = shell.quote(plan.argv[0])
+    lines += [
+        f"if ! command -v {first} >/dev/null 2>&1; then",
+        f"  printf '%s\\n' {shell.quote(f'remoterun: {plan.argv[0]}: no such program on {plan.host}')} >&2",
+        "  exit 127",
+        "fi",
+        f"exec {shell.join(plan.argv)}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def job_record(
+    plan: LaunchPlan, facts: Facts, now: datetime, launcher: Mapping[str, str]
+) -> dict[str, object]:
+    """job.json. Names of secrets stand in it, never their values."""
+    spec, project = plan.spec, plan.project
+    return {
+        "schema": SCHEMA,
+        "id": plan.id,
+        "name": spec.name,
+        "created": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "host": plan.host,
+        "host_id": facts.host_id,
+        "hostname": facts.hostname,
+        "nodes": 1,
+        "launcher": dict(launcher),
+        "project": {
+            "key": project.key,
+            "name": project.name,
+            "root": project.root,
+            "folder": project.folder,
+            "commit": project.commit,
+            "branch": project.branch,
+            "dirty": project.dirty,
+        },
+        "snapshot": {"tree": plan.snapshot.tree, "files": plan.snapshot.files, "bytes": plan.snapshot.size},
+        "runtime": plan.runtime,
+        "runtime_reason": plan.runtime_reason,
+        "command": {
+            "kind": spec.command.kind,
+            "target": spec.command.target,
+            "arguments": list(spec.command.arguments),
+        },
+        "argv": list(plan.argv),
+        "folder": plan.paths.folder,
+        "working_folder": plan.working_folder,
+        "nproc_per_node": plan.nproc,
+        "max_restarts": spec.max_restarts,
+        "gpus": list(plan.gpus.uuids),
+        "gpu_indices": list(plan.gpus.indices),
+        "gpus_asked": spec.gpus,
+        "environment": dict(plan.environment),
+        "secret_names": list(plan.secrets),
+        "setup": spec.setup,
+        "python": {
+            "path": facts.python.path,
+            "version": facts.python.version,
+            "torch": facts.python.torch,
+        }
+        if facts.python
+        else None,
+        "driver": facts.gpus.driver,
+        "kernel": facts.kernel,
+    }

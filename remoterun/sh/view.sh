@@ -1,0 +1,65 @@
+# shellcheck shell=sh disable=SC3043
+# What runs in the panes of a job's tmux session; stands in the job's folder after lib.sh.
+
+rr_view() {
+  cd "$1" || exit 1
+  case $2 in
+    log) rr_view_log ;;
+    gpus) rr_view_gpus "$3" "$4" ;;
+  esac
+}
+
+# The live log. Ctrl-C twice within three seconds reaches the training: once is too easily meant for the view.
+rr_view_log() {
+  local follower
+  rr_asked=0
+  trap rr_view_interrupt INT
+  trap '' QUIT TSTP
+  tail -n 2000 -f log &
+  follower=$!
+  while [ ! -e exit ]; do
+    rr_nap 0.5
+    if [ -e start ] && ! rr_alive "$(rr_get start supervisor)" "$(rr_get start supervisor_ticks)" &&
+      ! rr_alive "$(rr_get main main)" "$(rr_get main main_ticks)"; then break; fi
+  done
+  rr_nap 0.5
+  kill "$follower" 2>/dev/null
+  trap - INT
+  printf '\n-- %s: %s, exit status %s. This view closes in a minute; C-b d leaves it now.\n' \
+    "${PWD##*/}" "$(rr_get exit state)" "$(rr_get exit code)"
+  sleep 60
+}
+
+rr_view_interrupt() {
+  local now
+  now=$(date +%s)
+  if [ $((now - rr_asked)) -gt 3 ]; then
+    rr_asked=$now
+    printf '\n-- Ctrl-C once more sends SIGINT to the training; C-b d leaves it running.\n'
+    return
+  fi
+  rr_asked=0
+  printf '\n-- SIGINT sent to the training.\n'
+  # As a terminal does it: to the whole process group. The supervisor stands in it and only takes note.
+  if rr_alive "$(rr_get start supervisor)" "$(rr_get start supervisor_ticks)"; then
+    kill -INT -- "-$(rr_get start group)"
+  elif rr_alive "$(rr_get main main)" "$(rr_get main main_ticks)"; then
+    kill -INT "$(rr_get main main)"
+  fi
+}
+
+# The GPUs, asked for only while somebody looks: frequent queries can slow a training down.
+rr_view_gpus() {
+  while [ ! -e exit ]; do
+    if [ "$("$1" -S "$2" display-message -p -t "$TMUX_PANE" '#{session_attached}#{window_active}' 2>/dev/null)" != 00 ]; then
+      printf '\033[H\033[2J'
+      if command -v nvidia-smi >/dev/null 2>&1; then
+        timeout -k 2 20 nvidia-smi </dev/null
+      else
+        echo 'no nvidia-smi on this host'
+        uptime
+      fi
+    fi
+    sleep 3
+  done
+}

@@ -1,0 +1,56 @@
+"""Which transport a host has. paramiko is imported only when one of SSH is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from remoterun.model.host import Host
+from remoterun.transport.base import Connection, Transport
+
+# Asked for a passphrase or password; None when nobody answers.
+Prompt = Callable[[str], "str | None"]
+
+
+def make_transport(host: Host, *, accept_new: bool = False, prompt: Prompt | None = None) -> Transport:
+    """The transport of ``host``. Opens nothing; over SSH the configuration is read at the first use."""
+    if host.transport == "local":
+        from remoterun.transport.local import LocalTransport
+
+        return LocalTransport(host.name)
+    return _LazySsh(host, accept_new, prompt)
+
+
+@dataclass
+class _LazySsh:
+    """Reads ``ssh -G`` and imports paramiko when first used, so that many hosts do so side by side."""
+
+    host: Host
+    accept_new: bool
+    prompt: Prompt | None
+    _made: list[Transport] = field(default_factory=list)
+
+    @property
+    def host_name(self) -> str:
+        """The host's name in the inventory."""
+        return self.host.name
+
+    def connect(self) -> Connection:
+        """Connect and log in."""
+        return self._transport().connect()
+
+    def interactive_argv(self, command: str) -> list[str]:
+        """The argv that runs ``command`` with this terminal."""
+        return self._transport().interactive_argv(command)
+
+    def _transport(self) -> Transport:
+        if not self._made:
+            from remoterun.config.ssh_config import resolve
+            from remoterun.transport.ssh import SshTransport
+
+            self._made.append(
+                SshTransport(
+                    self.host.name, resolve(self.host), accept_new=self.accept_new, prompt=self.prompt
+                )
+            )
+        return self._made[0]

@@ -1,0 +1,118 @@
+"""A launch plan and a job, in words."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+
+from remoterun.fleet.launching import START_LIBRARIES, start_arguments
+from remoterun.host import scripts
+from remoterun.host.snapshot import Payload
+from remoterun.model.job import JobStatus
+from remoterun.plan import shell
+from remoterun.plan.launch import LaunchPlan
+from remoterun.views.tables import local_time, printable
+
+
+def summary(plan: LaunchPlan) -> str:
+    """One line at the start of a followed job."""
+    gpus = "no GPU" if not plan.gpus.uuids else "GPU " + ",".join(str(index) for index in plan.gpus.indices)
+    return f"{plan.id} runs on {plan.host} ({gpus}, {_processes(plan.nproc)}); Ctrl-C detaches"
+
+
+def _processes(count: int) -> str:
+    return "1 process" if count == 1 else f"{count} processes"
+
+
+def describe(plan: LaunchPlan, payload: Payload) -> str:
+    """``--dry-run``: everything that would be done, in its order. Secrets are named, never shown."""
+    snapshot, project = plan.snapshot, plan.project
+    commit = (
+        f", commit {project.commit[:12]}{' with changes' if project.dirty else ''}" if project.commit else ""
+    )
+    lines = [
+        f"job       {plan.id}",
+        f"host      {plan.host}",
+        f"runtime   {plan.runtime}: {plan.runtime_reason}",
+        f"gpus      {', '.join(plan.gpus.uuids) or 'none'}",
+        f"project   {project.root}{commit}",
+        f"snapshot  {snapshot.tree}: {snapshot.files} files, {snapshot.size} bytes; to send {payload.sent_bytes} bytes"
+        + (f" on top of {snapshot.base}" if snapshot.base else ""),
+        f"folder    {plan.paths.folder}",
+        f"starts in {plan.working_folder}",
+        f"command   {shell.join(plan.argv)}",
+        "environment",
+        *(f"  {name}={shell.quote(value)}" for name, value in plan.environment),
+        *(f"  {name}=(secret)" for name in plan.secrets),
+        "files",
+        *(f"  {oct(file.mode)[2:]} {plan.paths.file(file.name)}" for file in plan.files),
+        "steps",
+        f"  1 send {payload.size} bytes (compressed) and unpack them aside",
+        f"  2 make snapshot {snapshot.tree} in {plan.paths.workdir}/trees"
+        + ("" if payload.sent_bytes else " (there already)"),
+        f"  3 copy it to {plan.paths.folder}/code and rename the finished folder into its place",
+        f"  4 start supervise.sh in a session of its own{f' by {plan.login_shell}' if plan.login_shell else ''}",
+        f"  5 make the tmux session {plan.id}" if plan.tmux else "  5 no tmux session (no tmux on the host)",
+    ]
+    for file in plan.files:
+        if file.name == "run.sh":
+            lines += ["", f"# {plan.paths.file(file.name)}", file.content.rstrip("\n")]
+    return "\n".join(lines) + "\n"
+
+
+def eject(plan: LaunchPlan, payload: Payload) -> bytes:
+    """``--eject``: the same launch as one POSIX sh script: the same functions, the same arguments, and the
+    payload in base64. It holds the job's secrets, so it is written for its owner alone."""
+    body = base64.encodebytes(b"".join(payload.pieces()))
+    parts: Iterable[str] = (scripts.read(library) for library in START_LIBRARIES)
+    call = shell.join(["rr_start", *start_arguments(plan, payload.size)])
+    head = (
+        f"#!/bin/sh\n# Starts job {plan.id}; made by remoterun for {plan.host}. Needs sh, coreutils, tar, gzip.\n"
+        + "\n".join(parts)
+        + f"\nbase64 -d <<'END-OF-PAYLOAD' | {{ {call} 3<&0 </dev/null; }}\n"
+    )
+    return head.encode("utf-8", "surrogateescape") + body + b"END-OF-PAYLOAD\n"
+
+
+def status_text(job: JobStatus, tmux: str | None) -> str:
+    """``status`` for people."""
+    record = job.record
+    project = record.get("project")
+    stop = dict(job.stop)
+    rows: list[tuple[str, object]] = [
+        ("job", job.id),
+        ("host", job.host),
+        ("state", job.state.value + (f" ({job.reason})" if job.reason else "")),
+        ("exit status", job.exit_code),
+        ("created", local_time(job.created)),
+        ("started", local_time(job.started)),
+        ("ended", local_time(job.ended)),
+        ("runtime", job.runtime),
+        ("gpus", ", ".join(job.gpus) or "none"),
+    ]
+    if isinstance(project, dict):
+        commit = str(project.get("commit") or "")[:12]
+        dirty = " with changes" if project.get("dirty") else ""
+        rows.append(("project", f"{project.get('name')} {commit}{dirty}".rstrip()))
+    argv = record.get("argv")
+    if isinstance(argv, list):
+        rows.append(("command", shell.join(str(word) for word in argv)))
+    rows += [
+        ("working folder", record.get("working_folder")),
+        ("log", f"{job.log_size} bytes" if job.log_size is not None else None),
+        ("last line", job.last_line),
+    ]
+    if stop:
+        rows.append(
+            (
+                "stop",
+                f"SIG{stop.get('signal')} at {stop.get('asked')}, {stop.get('seconds', '?')} s, {stop.get('killed') or 0} killed",
+            )
+        )
+    if job.last_known_state:
+        rows.append(("last known", f"{job.last_known_state}, {int(job.age_s or 0)} s ago"))
+    if tmux and not job.state.ended:
+        rows.append(("on the host", tmux))
+    return "".join(
+        f"{name:<15} {printable(str(value))}\n" for name, value in rows if value not in (None, "", "-")
+    )

@@ -1,0 +1,211 @@
+"""Values → tables for people. Plain text in columns; colour only where the terminal wants it."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
+
+from remoterun.errors import RemoterunError
+from remoterun.model.facts import Facts
+from remoterun.model.gpu import Gpu, GpuState
+from remoterun.model.job import JobState, JobStatus
+
+_STATE_COLOUR = {
+    JobState.RUNNING: "32",
+    JobState.SUCCEEDED: "36",
+    JobState.FAILED: "31",
+    JobState.LOST: "31",
+    JobState.UNKNOWN: "33",
+    JobState.QUEUED: "33",
+    JobState.STARTING: "33",
+    JobState.STOPPED: "2",
+}
+_GPU_COLOUR = {
+    GpuState.FREE: "32",
+    GpuState.ERROR: "31",
+    GpuState.LOST: "31",
+    GpuState.UNKNOWN: "33",
+    GpuState.UNSETTLED: "33",
+}
+
+
+def columns(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, width: int, colours: Sequence[str] | None = None
+) -> str:
+    """A table: the last column is cut to what fits. ``colours``: an SGR code for each row's state, or ""."""
+    table = [list(head), *[[printable(cell) for cell in row] for row in rows]]
+    sizes = [max(cell_width(row[index]) for row in table) for index in range(len(head))]
+    lines = []
+    for number, row in enumerate(table):
+        cells = [cell + " " * (size - cell_width(cell)) for cell, size in zip(row, sizes, strict=True)]
+        line = cut("  ".join(cells).rstrip(), width)
+        code = "1" if number == 0 else (colours[number - 1] if colours else "")
+        lines.append(f"\033[{code}m{line}\033[0m" if colours is not None and code else line)
+    return "\n".join(lines) + "\n"
+
+
+def printable(text: str) -> str:
+    """``text`` without anything that could move the cursor, retitle or clear the screen."""
+    return "".join(sign if sign.isprintable() else " " for sign in text)
+
+
+def cell_width(text: str) -> int:
+    """Columns that ``text`` takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1
+        for sign in text
+    )
+
+
+def cut(text: str, width: int) -> str:
+    """``text`` in at most ``width`` columns, an ellipsis at its end where it was longer."""
+    if width <= 0 or cell_width(text) <= width:
+        return text
+    kept, used = [], 0
+    for sign in text:
+        used += cell_width(sign)
+        if used > width - 1:
+            break
+        kept.append(sign)
+    return "".join(kept) + "…"
+
+
+def jobs_table(jobs: Sequence[JobStatus], *, now: datetime, width: int, colour: bool) -> str:
+    """``ps``."""
+    rows = [
+        (
+            job.id,
+            job.host,
+            job.state.value + (f" {job.exit_code}" if job.state is JobState.FAILED and job.exit_code else ""),
+            str(len(job.gpus)) if job.gpus else "-",
+            duration((job.ended or now) - job.started) if job.started else "-",
+            seconds(job.log_idle_s),
+            job.reason
+            if job.reason and job.state is not JobState.FAILED
+            else job.last_line or job.reason or "",
+        )
+        for job in jobs
+    ]
+    head = ("JOB", "HOST", "STATE", "GPUS", "TIME", "IDLE", "LAST LINE")
+    return columns(
+        head, rows, width=width, colours=[_STATE_COLOUR[job.state] for job in jobs] if colour else None
+    )
+
+
+def duration(delta: object) -> str:
+    """A time span in two units."""
+    total = getattr(delta, "total_seconds", lambda: 0.0)()
+    return seconds(max(0.0, total))
+
+
+def seconds(value: float | None) -> str:
+    """Seconds in two units, ``-`` for unknown."""
+    if value is None:
+        return "-"
+    whole = int(value)
+    days, rest = divmod(whole, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, secs = divmod(rest, 60)
+    if days:
+        return f"{days}d{hours:02}h"
+    if hours:
+        return f"{hours}h{minutes:02}m"
+    return f"{minutes}m{secs:02}s" if minutes else f"{secs}s"
+
+
+def gpus_table(
+    hosts: Sequence[tuple[str, Facts | None, RemoterunError | None]], *, width: int, colour: bool
+) -> str:
+    """``gpus --once``: a line for each GPU; hosts without any, and those that did not answer, get one too."""
+    rows: list[tuple[str, ...]] = []
+    colours: list[str] = []
+    for name, facts, error in hosts:
+        if facts is None:
+            rows.append((name, "", "", "", "", "", "", "", f"unreachable: {error.message if error else '?'}"))
+            colours.append("33")
+            continue
+        for gpu in facts.gpus.gpus:
+            rows.append((name, *_gpu_cells(gpu)))
+            colours.append(_GPU_COLOUR.get(gpu.state, ""))
+        for said in (facts.gpus.problem, *facts.gpus.warnings):
+            if said:
+                rows.append((name, "", "", "", "", "", "", "", said))
+                colours.append("33")
+        if not facts.gpus.gpus and not facts.gpus.problem:
+            load = "-" if facts.load is None else f"{facts.load:.1f}"
+            rows.append((name, "", "no GPU", "", "", "", "", "", f"{facts.cpus or '?'} CPUs, load {load}"))
+            colours.append("2")
+    head = ("HOST", "GPU", "NAME", "STATE", "UTIL", "MEMORY MiB", "TEMP", "POWER W", "WHO")
+    return columns(head, rows, width=width, colours=colours if colour else None)
+
+
+def _gpu_cells(gpu: Gpu) -> tuple[str, ...]:
+    who = [f"job {gpu.lease.job}"] if gpu.lease else []
+    who += [
+        f"{process.user or '?'}:{process.pid}"
+        + (f" {process.memory_mib}M" if process.memory_mib is not None else "")
+        for process in gpu.processes
+    ]
+    if gpu.reason and gpu.state not in (GpuState.FREE, GpuState.BUSY, GpuState.RESERVED):
+        who.append(gpu.reason)
+    return (
+        _or_dash(gpu.index),
+        gpu.name or "-",
+        gpu.state.value,
+        _or_dash(gpu.utilization_pct, "%"),
+        f"{_or_dash(gpu.memory_used_mib)}/{_or_dash(gpu.memory_total_mib)}",
+        _or_dash(gpu.temperature_c, "C"),
+        f"{_or_dash(None if gpu.power_w is None else round(gpu.power_w))}/{_or_dash(None if gpu.power_limit_w is None else round(gpu.power_limit_w))}",
+        ", ".join(who),
+    )
+
+
+def _or_dash(value: object, unit: str = "") -> str:
+    return "-" if value is None else f"{value}{unit}"
+
+
+def hosts_table(
+    hosts: Sequence[tuple[str, Facts | None, RemoterunError | None]], *, width: int, colour: bool
+) -> str:
+    """``hosts``."""
+    rows: list[tuple[str, ...]] = []
+    colours: list[str] = []
+    for name, facts, error in hosts:
+        if facts is None:
+            rows.append((name, "no", "", "", "", "", "", error.message if error else ""))
+            colours.append("33")
+            continue
+        free = sum(gpu.pickable for gpu in facts.gpus.gpus)
+        torch = facts.python.torch if facts.python else None
+        rows.append(
+            (
+                name,
+                "yes",
+                f"{free}/{len(facts.gpus.gpus)}",
+                _or_dash(facts.cpus),
+                "-" if facts.load is None else f"{facts.load:.2f}",
+                _gib(facts.memory_available_kib),
+                _gib(facts.disk_available_kib),
+                facts.gpus.problem or (f"torch {torch}" if torch else "no torch"),
+            )
+        )
+        colours.append("")
+    head = ("HOST", "UP", "GPUS FREE", "CPUS", "LOAD", "MEM FREE", "DISK FREE", "")
+    return columns(head, rows, width=width, colours=colours if colour else None)
+
+
+def _gib(kib: int | None) -> str:
+    return "-" if kib is None else f"{kib / 1048576:.0f}G"
+
+
+def local_time(time: datetime | None) -> str:
+    """A time in the reader's own zone."""
+    return time.astimezone().strftime("%Y-%m-%d %H:%M:%S") if time else "-"
+
+
+def now() -> datetime:
+    """Now, in UTC."""
+    return datetime.now(timezone.utc)
