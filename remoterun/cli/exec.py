@@ -28,9 +28,7 @@ def command(app: App, hosts: tuple[str, ...], words: tuple[str, ...]) -> int:
 
     def show(host: str, data: bytes, *, error: bool) -> None:
         stream = sys.stderr.buffer if error else sys.stdout.buffer
-        stream.write(
-            b"".join(host.encode() + b": " + line for line in data.splitlines(True)) if prefix else data
-        )
+        stream.write(b"".join(host.encode() + b": " + line for line in data.splitlines(True)) if prefix else data)
         stream.flush()
 
     worst = 0

@@ -77,9 +77,7 @@ def report_start(status: JobStatus, *, as_json: bool) -> int:
         sys.stdout.write(f"{status.id}\n")
         sys.stdout.flush()
     if status.state is JobState.FAILED:
-        note(
-            f"{status.id} ended at once: {exit_words(exit_status(status))}; its last words: {status.last_line or '-'}"
-        )
+        note(f"{status.id} ended at once: {exit_words(exit_status(status))}; its last words: {status.last_line or '-'}")
         note(f"remoterun logs {status.id}")
         return exit_status(status)
     if not as_json:

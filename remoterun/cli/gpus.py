@@ -23,11 +23,7 @@ def command(app: App, hosts: tuple[str, ...], once: bool, as_json: bool) -> None
     if as_json:
         from remoterun.views.documents import gpus_document, gpus_host, write
 
-        write(
-            gpus_document(
-                gpus_host(name, facts, error, 0.0 if facts else None) for name, facts, error in rows
-            )
-        )
+        write(gpus_document(gpus_host(name, facts, error, 0.0 if facts else None) for name, facts, error in rows))
         return
     from remoterun.views.tables import gpus_table
 

@@ -35,6 +35,4 @@ def command(app: App, output: str, force: bool) -> None:
         target.write_text(render(names), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror}") from None
-    note(
-        f"wrote {output} with {len(names)} hosts of the SSH configuration; look at it, then: remoterun hosts"
-    )
+    note(f"wrote {output} with {len(names)} hosts of the SSH configuration; look at it, then: remoterun hosts")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from remoterun.cli.main import App
 from remoterun.cli.terminal import host_option, json_option, note
 from remoterun.errors import UsageError
+
+if TYPE_CHECKING:
+    from remoterun.model.job import JobSpec
 
 
 @click.command(
@@ -22,9 +26,7 @@ from remoterun.errors import UsageError
 @click.option(
     "--gpus", metavar="N|all|none|LIST", help="How many GPUs, or which: 0,3 or UUIDs. [default: all, if free]"
 )
-@click.option(
-    "--nproc-per-node", type=click.IntRange(1), help="Processes. [default: one per GPU, one without]"
-)
+@click.option("--nproc-per-node", type=click.IntRange(1), help="Processes. [default: one per GPU, one without]")
 @click.option("-m", "--module", metavar="MODULE", help="A module in place of SCRIPT.")
 @click.option("--runtime", type=click.Choice(["auto", "none", "docker", "podman"]), help="[default: auto]")
 @click.option("--image", help="Run in this container image.")
@@ -45,9 +47,7 @@ from remoterun.errors import UsageError
     type=click.Path(exists=True, dir_okay=False),
     help="Variables, a K=V a line.",
 )
-@click.option(
-    "--max-restarts", type=click.IntRange(0), default=0, help="torchrun's own restarts of failed workers."
-)
+@click.option("--max-restarts", type=click.IntRange(0), default=0, help="torchrun's own restarts of failed workers.")
 @click.option("-d", "--detach", is_flag=True, help="Do not follow the log.")
 @click.option("--dry-run", is_flag=True, help="Print the whole plan; touch nothing.")
 @click.option(
@@ -98,7 +98,7 @@ def command(app: App, /, hosts: tuple[str, ...], words: tuple[str, ...], **optio
         return follow.until_end(fleet, started)
 
 
-def _spec(words: tuple[str, ...], options: dict[str, object]) -> object:
+def _spec(words: tuple[str, ...], options: dict[str, object]) -> JobSpec:
     from remoterun.cli.environment import read_environment
     from remoterun.model.job import Command, JobSpec
     from remoterun.plan.ids import check_name, default_name
@@ -111,9 +111,7 @@ def _spec(words: tuple[str, ...], options: dict[str, object]) -> object:
     if module:
         run = Command("module", str(module), words)
     elif not words:
-        raise UsageError(
-            "nothing to run", hint="remoterun launch SCRIPT [ARGS], -m MODULE [ARGS], or -- CMD…"
-        )
+        raise UsageError("nothing to run", hint="remoterun launch SCRIPT [ARGS], -m MODULE [ARGS], or -- CMD…")
     elif plain:
         run = Command("plain", words[0], words[1:])
     else:

@@ -12,9 +12,7 @@ from remoterun.cli.terminal import host_option
 @click.argument("job", required=False)
 @host_option("Where to look for the job.")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job ends; exits with its status.")
-@click.option(
-    "-n", "--lines", type=click.IntRange(0), metavar="N", help="Only the last N lines. [default: all]"
-)
+@click.option("-n", "--lines", type=click.IntRange(0), metavar="N", help="Only the last N lines. [default: all]")
 @click.option("--rank", type=click.IntRange(0), metavar="R", help="One rank's own log.")
 @click.option("--raw", is_flag=True, help="The bytes as they are, control codes and all.")
 @click.pass_obj

@@ -81,9 +81,7 @@ class App:
             from remoterun.fleet import Fleet
 
             prompt = ask_secret if sys.stdin.isatty() else None
-            self._fleet.append(
-                Fleet.load(self.hosts_file, accept_new=self.accept_new, prompt=prompt, notice=note)
-            )
+            self._fleet.append(Fleet.load(self.hosts_file, accept_new=self.accept_new, prompt=prompt, notice=note))
         return self._fleet[0]
 
 

@@ -20,9 +20,7 @@ def command(app: App, host: str) -> None:
     if len(remotes) != 1:
         raise UsageError(f"{host} names {len(remotes)} hosts", hint="name one")
     if not sys.stdin.isatty():
-        raise UsageError(
-            "shell needs a terminal", hint=f"remoterun exec -H {host} -- CMD runs a command without one"
-        )
+        raise UsageError("shell needs a terminal", hint=f"remoterun exec -H {host} -- CMD runs a command without one")
     argv = remotes[0].transport.interactive_argv('exec "$SHELL" -l')
     sys.stdout.flush()
     os.execvp(argv[0], argv)

@@ -23,9 +23,7 @@ from remoterun.errors import RemoterunError
 @click.option("--signal", default="TERM", show_default=True, help="The signal to begin with.")
 @json_option
 @click.pass_obj
-def command(
-    app: App, jobs: tuple[str, ...], hosts: tuple[str, ...], grace: int, signal: str, as_json: bool
-) -> int:
+def command(app: App, jobs: tuple[str, ...], hosts: tuple[str, ...], grace: int, signal: str, as_json: bool) -> int:
     """End jobs: the signal, the grace time, then the kill; proves that no process is left.
 
     Harmless when repeated. Ctrl-C here does not cancel it: it runs on the host.

@@ -72,11 +72,7 @@ def remove_job(remote: Remote, job_id: str) -> None:
             "rr_remove", [remote.host.workdir, job_id, lost], libraries=["lib", "jobs"], timeout=600
         )
         if reply.status in (5, 6):
-            why = (
-                f"is {status.state.value}"
-                if reply.status == 5
-                else "has ended, but processes of it are alive"
-            )
+            why = f"is {status.state.value}" if reply.status == 5 else "has ended, but processes of it are alive"
             raise UsageError(f"{job_id} {why}: not removed", hint=f"remoterun stop {job_id}")
         remote.check(reply, f"removing {job_id}", job_id)
 
@@ -97,9 +93,7 @@ def attach_argv(remote: Remote, job_id: str) -> list[str]:
                 hint=f"install it, or name one with tmux: in hosts.yaml; meanwhile: remoterun logs -f {job_id}",
                 host=remote.host.name,
             )
-        reply = conversation.ask(
-            "rr_attach", [facts.workdir, job_id, tmux], libraries=["lib", "session", "jobs"]
-        )
+        reply = conversation.ask("rr_attach", [facts.workdir, job_id, tmux], libraries=["lib", "session", "jobs"])
         if reply.status == 5:
             raise UsageError(f"{job_id} has ended", hint=f"remoterun logs {job_id}")
         remote.check(reply, f"attaching to {job_id}", job_id)
@@ -145,9 +139,7 @@ def read_log(
                     raise UsageError(f"{job_id} has no {file}", hint=f"remoterun status {job_id}") from None
                 if end.value:
                     reply = conversation_failure(end.value)
-                    raise HostError(
-                        f"reading {file} of {job_id} failed on {remote.host.name}: {reply}"
-                    ) from None
+                    raise HostError(f"reading {file} of {job_id} failed on {remote.host.name}: {reply}") from None
                 return
 
 

@@ -38,11 +38,7 @@ class LocalState:
     def last_known(self) -> dict[str, dict[str, Any]]:
         """The last state seen of each job, by id: for showing beside "unknown", with its age."""
         jobs = self._read("jobs.json")
-        return (
-            {key: value for key, value in jobs.items() if isinstance(value, dict)}
-            if isinstance(jobs, dict)
-            else {}
-        )
+        return {key: value for key, value in jobs.items() if isinstance(value, dict)} if isinstance(jobs, dict) else {}
 
     def remember(self, jobs: Iterable[Mapping[str, Any]]) -> None:
         """Keep what was just seen (documents with ``id``, ``host``, ``state``, ``seen``)."""

@@ -9,7 +9,7 @@ several may be sent before the first is answered. Answers stand between marks wi
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -114,8 +114,7 @@ class Conversation:
             try:
                 out += next(stream)
             except StopIteration as end:
-                status: int = end.value
-                return Reply(bytes(out), self._stderr.take(number, timeout), status)
+                return Reply(bytes(out), self._stderr.take(number, timeout), end.value)
             if on_output:
                 on_output()
 
@@ -132,7 +131,7 @@ class Conversation:
         number = self.post(function, arguments, libraries=libraries, payload=payload)
         return self.collect(number, timeout=timeout)
 
-    def stream(self, number: int, *, timeout: float | None = None) -> Iterator[bytes]:
+    def stream(self, number: int, *, timeout: float | None = None) -> Generator[bytes, None, int]:
         """The answer to request ``number`` piece by piece, as it comes; returns its exit status.
 
         (As a generator's return value: ``status = yield from conversation.stream(n)``.)
@@ -188,7 +187,7 @@ class Conversation:
         """The ``sh`` went away before it answered: say what it printed instead."""
         words = bytes(self._buffer[-500:]).decode("utf-8", "replace").strip()
         words = words or self._stderr.last_words()
-        if self._answered or self._known and not words:
+        if self._answered or (self._known and not words):
             return LinkLost(f"the session on {self._host} ended before it answered", host=self._host)
         said = f": it printed {words!r}" if words else ""
         return HostError(

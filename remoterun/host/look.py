@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from remoterun.host.conversation import Conversation
 from remoterun.host.facts import parse_facts, post_facts
-from remoterun.host.gpus import parse
+from remoterun.host.gpus import HIGHEST_TIER, jobs_of, parse
 from remoterun.host.remote import Remote, new_nonce
 from remoterun.model.facts import Facts
 from remoterun.model.gpu import GpuReport, Lease
@@ -15,23 +15,56 @@ from remoterun.model.gpu import GpuReport, Lease
 FIRST_PROBE_S = 30
 
 
+@dataclass(frozen=True, slots=True)
+class _Posted:
+    """Requests on their way: leases first, so that no lease is newer than the processes seen."""
+
+    leases: int
+    gpus: int
+    nonce: str
+
+
 def look(
     remote: Remote, conversation: Conversation, project_key: str, python: str | None, *, gpus: bool = True
 ) -> Facts:
     """The host's facts. Raises HostError where the host cannot tell even the least."""
     number = post_facts(conversation, remote.host, project_key=project_key, python=python)
-    probe = post_gpus(conversation) if gpus else None
+    posted = post_gpus(conversation, remote) if gpus else None
     reply = remote.check(conversation.collect(number), "reading the host's facts")
     facts = parse_facts(reply, remote.host, python)
-    if probe is None:
-        return facts
-    return replace(facts, gpus=collect_gpus(conversation, probe))
+    return facts if posted is None else replace(facts, gpus=collect_gpus(conversation, posted))
 
 
-def post_gpus(conversation: Conversation) -> int:
-    return conversation.post("rr_leases", libraries=["lib", "leases"])
+def post_gpus(
+    conversation: Conversation, remote: Remote, *, bound: int = FIRST_PROBE_S, tier: int = HIGHEST_TIER
+) -> _Posted:
+    """Ask for GPUs and leases without waiting."""
+    nonce = new_nonce()
+    path = ":".join(remote.host.path)
+    leases = conversation.post("rr_leases", libraries=["lib", "leases"])
+    number = conversation.post("rr_look_gpus", [path, nonce, str(bound), str(tier)], libraries=["facts", "gpus"])
+    return _Posted(leases, number, nonce)
 
 
-def collect_gpus(conversation: Conversation, number: int) -> GpuReport:
-    conversation.collect(number)
-    return GpuReport()
+def collect_gpus(conversation: Conversation, posted: _Posted) -> GpuReport:
+    """The answer. A driver that hangs is a report that says so, not an error."""
+    held: dict[str, Lease] = {}
+    for line in conversation.collect(posted.leases).text.splitlines():
+        words = line.removeprefix("lease=").split(" ")
+        if line.startswith("lease=") and len(words) == 4:
+            held[words[0]] = Lease(words[1], *(None if word == "-" else word for word in words[2:]))
+    output = conversation.collect(posted.gpus, timeout=6 * FIRST_PROBE_S).out
+    report = parse(output, posted.nonce, held)
+    return _with_jobs(report, jobs_of(output, posted.nonce))
+
+
+def _with_jobs(report: GpuReport, jobs: dict[int, str]) -> GpuReport:
+    """Where no lease tells the job (no flock there), the processes may."""
+    gpus = []
+    for gpu in report.gpus:
+        job = next((jobs[process.pid] for process in gpu.processes if process.pid in jobs), None)
+        if gpu.lease is None and job is not None:
+            user = next((process.user for process in gpu.processes if process.pid in jobs), None)
+            gpu = replace(gpu, lease=Lease(job, user))
+        gpus.append(gpu)
+    return replace(report, gpus=tuple(gpus))

@@ -15,8 +15,25 @@ from remoterun.model.job import Project
 
 # Left out of a project that git does not describe (and always, by git's own nature: .git).
 LEFT_OUT = frozenset(
-    ".git .hg .svn __pycache__ .mypy_cache .pytest_cache .ruff_cache .hypothesis .ipynb_checkpoints .tox .nox "
-    "node_modules .venv venv .DS_Store wandb .remoterun".split()
+    [
+        ".git",
+        ".hg",
+        ".svn",
+        "__pycache__",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".hypothesis",
+        ".ipynb_checkpoints",
+        ".tox",
+        ".nox",
+        "node_modules",
+        ".venv",
+        "venv",
+        ".DS_Store",
+        "wandb",
+        ".remoterun",
+    ]
 )
 IGNORE_FILE = ".remoterunignore"
 

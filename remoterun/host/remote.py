@@ -34,9 +34,7 @@ class Remote:
         if reply.status == 0:
             return reply
         if reply.status == 3 and job_id:
-            raise UnknownJob(
-                f"no job {job_id} on {self.host.name}", hint="remoterun ps -a", host=self.host.name
-            )
+            raise UnknownJob(f"no job {job_id} on {self.host.name}", hint="remoterun ps -a", host=self.host.name)
         raise self.failure(reply, doing)
 
     def failure(self, reply: Reply, doing: str) -> RemoterunError:

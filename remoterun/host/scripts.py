@@ -9,4 +9,4 @@ from importlib.resources import files
 @cache
 def read(name: str) -> str:
     """The text of ``remoterun/sh/<name>.sh``."""
-    return files("remoterun").joinpath("sh", f"{name}.sh").read_text(encoding="utf-8")
+    return files("remoterun").joinpath("sh").joinpath(f"{name}.sh").read_text(encoding="utf-8")

@@ -72,9 +72,7 @@ class HashCache:
         self._file = file
         self._new: dict[bytes, tuple[int, int, int, bytes]] = {}
         try:
-            self._old = msgspec.msgpack.decode(
-                file.read_bytes(), type=dict[bytes, tuple[int, int, int, bytes]]
-            )
+            self._old = msgspec.msgpack.decode(file.read_bytes(), type=dict[bytes, tuple[int, int, int, bytes]])
         except (OSError, msgspec.MsgspecError):
             self._old = {}
 
@@ -205,9 +203,7 @@ class Payload:
             if change is not None:
                 self._add_tree(tar, root, tree, change)
             for file in files:
-                _add_bytes(
-                    tar, f"job/{file.name}", file.content.encode("utf-8", "surrogateescape"), file.mode
-                )
+                _add_bytes(tar, f"job/{file.name}", file.content.encode("utf-8", "surrogateescape"), file.mode)
             _add_bytes(tar, "whole", b"", 0o600)
         self.size = self._file.tell()
 
@@ -254,7 +250,7 @@ class Payload:
         self._file.close()
 
 
-class ChangedWhileRead(Exception):  # noqa: N818 - an event to try again on, not a failure
+class ChangedWhileRead(Exception):
     """A file is no longer what the tree says; read the tree again."""
 
 

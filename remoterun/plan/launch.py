@@ -211,9 +211,7 @@ def run_script(plan: LaunchPlan, facts: Facts, setup: str | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def job_record(
-    plan: LaunchPlan, facts: Facts, now: datetime, launcher: Mapping[str, str]
-) -> dict[str, object]:
+def job_record(plan: LaunchPlan, facts: Facts, now: datetime, launcher: Mapping[str, str]) -> dict[str, object]:
     """job.json. Names of secrets stand in it, never their values."""
     spec, project = plan.spec, plan.project
     return {

@@ -51,9 +51,7 @@ def check_variable(name: str) -> str:
     """``name`` if a shell can export it; else UsageError."""
     letters = name.replace("_", "a")
     if not (letters.isascii() and letters.isalnum() and not name[:1].isdigit()):
-        raise UsageError(
-            f"{name!r} is not a name of an environment variable", hint="letters, digits and _ only"
-        )
+        raise UsageError(f"{name!r} is not a name of an environment variable", hint="letters, digits and _ only")
     return name
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from remoterun.model.job import Command
 
 
-def torchrun_argv(
-    command: Command, python: str, nproc: int, ranks_folder: str, max_restarts: int
-) -> tuple[str, ...]:
+def torchrun_argv(command: Command, python: str, nproc: int, ranks_folder: str, max_restarts: int) -> tuple[str, ...]:
     """One node, ``nproc`` processes, a port that torchrun picks itself (so two jobs never want the same).
 
     Rank 0 writes straight into the job's log, so that its progress bars stay live; the others are copied

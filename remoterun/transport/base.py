@@ -44,7 +44,9 @@ class Pipe(Protocol):
 class Connection(Protocol):
     """One authenticated connection to one host; closing it closes its pipes."""
 
-    host_name: str
+    @property
+    def host_name(self) -> str:
+        """The host's name in the inventory."""
 
     def open(self, command: str) -> Pipe:
         """Run ``command`` by the login shell. Raises ConnectError (LinkLost when the connection died)."""
@@ -65,7 +67,9 @@ class Connection(Protocol):
 class Transport(Protocol):
     """A way to a host. Holds no open connection: ``connect`` makes a new one each time."""
 
-    host_name: str
+    @property
+    def host_name(self) -> str:
+        """The host's name in the inventory."""
 
     def connect(self) -> Connection:
         """Connect and log in. Raises ConnectError, HostKeyError or AuthError with host and hint set."""

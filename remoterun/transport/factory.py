@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -45,12 +46,12 @@ class _LazySsh:
 
     def _transport(self) -> Transport:
         if not self._made:
-            from remoterun.config.ssh_config import resolve
+            from remoterun.config.ssh_config import overrides, resolve
             from remoterun.transport.ssh import SshTransport
 
-            self._made.append(
-                SshTransport(
-                    self.host.name, resolve(self.host), accept_new=self.accept_new, prompt=self.prompt
-                )
-            )
+            options = overrides(self.host)
+            if self.host.identity_file:
+                options += ["-i", os.path.expanduser(self.host.identity_file)]
+            target = resolve(self.host)
+            self._made.append(SshTransport(target, tuple(options), self.accept_new, self.prompt))
         return self._made[0]

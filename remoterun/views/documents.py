@@ -69,9 +69,7 @@ def job_object(job: JobStatus) -> Document:
 
 def job_document(job: JobStatus, **more: object) -> Document:
     """``status`` and ``launch -d``: the job with its plan."""
-    record = {
-        key: value for key, value in job.record.items() if key not in ("schema", "id", "name", "host", "gpus")
-    }
+    record = {key: value for key, value in job.record.items() if key not in ("schema", "id", "name", "host", "gpus")}
     return {
         "schema": SCHEMA,
         "job": {**job_object(job), "plan": record or None, "stop": dict(job.stop) or None, **more},
@@ -133,9 +131,7 @@ def gpus_document(hosts: Iterable[Document]) -> Document:
     return {"schema": SCHEMA, "hosts": list(hosts)}
 
 
-def host_object(
-    name: str, facts: Facts | None, error: RemoterunError | None, extra: Mapping[str, Any]
-) -> Document:
+def host_object(name: str, facts: Facts | None, error: RemoterunError | None, extra: Mapping[str, Any]) -> Document:
     """One host of ``hosts``."""
     return {
         "host": name,

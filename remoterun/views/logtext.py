@@ -74,9 +74,7 @@ class LogText:
         data, self._held = (data[:-keep], data[-keep:]) if keep else (data, b"")
         if b"\x1b" in data:
             terminal = self.terminal
-            data = _ESCAPES.sub(
-                lambda found: found[0] if terminal and _HARMLESS.fullmatch(found[0]) else b"", data
-            )
+            data = _ESCAPES.sub(lambda found: found[0] if terminal and _HARMLESS.fullmatch(found[0]) else b"", data)
             # An escape that begins nothing we know.
             data = re.sub(rb"\x1b(?!\[)", b"", data)
         data = _CONTROL.sub(b"", data)

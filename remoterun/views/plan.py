@@ -27,9 +27,7 @@ def _processes(count: int) -> str:
 def describe(plan: LaunchPlan, payload: Payload) -> str:
     """``--dry-run``: everything that would be done, in its order. Secrets are named, never shown."""
     snapshot, project = plan.snapshot, plan.project
-    commit = (
-        f", commit {project.commit[:12]}{' with changes' if project.dirty else ''}" if project.commit else ""
-    )
+    commit = f", commit {project.commit[:12]}{' with changes' if project.dirty else ''}" if project.commit else ""
     lines = [
         f"job       {plan.id}",
         f"host      {plan.host}",
@@ -113,6 +111,4 @@ def status_text(job: JobStatus, tmux: str | None) -> str:
         rows.append(("last known", f"{job.last_known_state}, {int(job.age_s or 0)} s ago"))
     if tmux and not job.state.ended:
         rows.append(("on the host", tmux))
-    return "".join(
-        f"{name:<15} {printable(str(value))}\n" for name, value in rows if value not in (None, "", "-")
-    )
+    return "".join(f"{name:<15} {printable(str(value))}\n" for name, value in rows if value not in (None, "", "-"))

@@ -55,8 +55,7 @@ def cell_width(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(
-        0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1
-        for sign in text
+        0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text
     )
 
 
@@ -83,16 +82,12 @@ def jobs_table(jobs: Sequence[JobStatus], *, now: datetime, width: int, colour: 
             str(len(job.gpus)) if job.gpus else "-",
             duration((job.ended or now) - job.started) if job.started else "-",
             seconds(job.log_idle_s),
-            job.reason
-            if job.reason and job.state is not JobState.FAILED
-            else job.last_line or job.reason or "",
+            job.reason if job.reason and job.state is not JobState.FAILED else job.last_line or job.reason or "",
         )
         for job in jobs
     ]
     head = ("JOB", "HOST", "STATE", "GPUS", "TIME", "IDLE", "LAST LINE")
-    return columns(
-        head, rows, width=width, colours=[_STATE_COLOUR[job.state] for job in jobs] if colour else None
-    )
+    return columns(head, rows, width=width, colours=[_STATE_COLOUR[job.state] for job in jobs] if colour else None)
 
 
 def duration(delta: object) -> str:
@@ -116,9 +111,7 @@ def seconds(value: float | None) -> str:
     return f"{minutes}m{secs:02}s" if minutes else f"{secs}s"
 
 
-def gpus_table(
-    hosts: Sequence[tuple[str, Facts | None, RemoterunError | None]], *, width: int, colour: bool
-) -> str:
+def gpus_table(hosts: Sequence[tuple[str, Facts | None, RemoterunError | None]], *, width: int, colour: bool) -> str:
     """``gpus --once``: a line for each GPU; hosts without any, and those that did not answer, get one too."""
     rows: list[tuple[str, ...]] = []
     colours: list[str] = []
@@ -145,8 +138,7 @@ def gpus_table(
 def _gpu_cells(gpu: Gpu) -> tuple[str, ...]:
     who = [f"job {gpu.lease.job}"] if gpu.lease else []
     who += [
-        f"{process.user or '?'}:{process.pid}"
-        + (f" {process.memory_mib}M" if process.memory_mib is not None else "")
+        f"{process.user or '?'}:{process.pid}" + (f" {process.memory_mib}M" if process.memory_mib is not None else "")
         for process in gpu.processes
     ]
     if gpu.reason and gpu.state not in (GpuState.FREE, GpuState.BUSY, GpuState.RESERVED):
@@ -167,9 +159,7 @@ def _or_dash(value: object, unit: str = "") -> str:
     return "-" if value is None else f"{value}{unit}"
 
 
-def hosts_table(
-    hosts: Sequence[tuple[str, Facts | None, RemoterunError | None]], *, width: int, colour: bool
-) -> str:
+def hosts_table(hosts: Sequence[tuple[str, Facts | None, RemoterunError | None]], *, width: int, colour: bool) -> str:
     """``hosts``."""
     rows: list[tuple[str, ...]] = []
     colours: list[str] = []
