@@ -13,7 +13,27 @@ from dataclasses import dataclass, replace
 from remoterun.host.gpu_health import judge, messages
 from remoterun.model.gpu import Gpu, GpuProcess, GpuReport, Lease, MigDevice
 
-CORE = ["index", "uuid", "bus", "driver", "util", "util_memory", "total", "used", "free", "temp", "power", "power_limit", "fan", "pstate", "compute", "persistence", "display", "mig", "name"]
+CORE = [
+    "index",
+    "uuid",
+    "bus",
+    "driver",
+    "util",
+    "util_memory",
+    "total",
+    "used",
+    "free",
+    "temp",
+    "power",
+    "power_limit",
+    "fan",
+    "pstate",
+    "compute",
+    "persistence",
+    "display",
+    "mig",
+    "name",
+]
 _UUID = re.compile(r"GPU-[0-9A-Za-z-]+")
 _NO_NAME = ("[Not Found]", "[N/A]", "[Not Supported]", "[Insufficient Permissions]", "-", "")
 HIGHEST_TIER = 3

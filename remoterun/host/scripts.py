@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
+
+_FOLDER = Path(__file__).resolve().parent.parent / "sh"
 
 
 @cache
 def read(name: str) -> str:
     """The text of ``remoterun/sh/<name>.sh``."""
-    return files("remoterun").joinpath("sh").joinpath(f"{name}.sh").read_text(encoding="utf-8")
+    return (_FOLDER / f"{name}.sh").read_text(encoding="utf-8")

@@ -59,6 +59,16 @@ rr_get() {
 # Write stdin to a file that appears whole or not at all.
 rr_put() { cat >"$1.tmp.$$" && mv -f "$1.tmp.$$" "$1"; }
 
+# Exactly SIZE bytes of stdin. GNU head takes no more than it gives; busybox's reads ahead, its dd does not.
+rr_take() {
+  if head --version 2>/dev/null | grep -q GNU; then
+    head -c "$1"
+  else
+    dd bs=4096 count=$(($1 / 4096)) iflag=fullblock 2>/dev/null
+    dd bs=1 count=$(($1 % 4096)) 2>/dev/null
+  fi
+}
+
 # Sleep for a fraction of a second where the host's sleep can.
 rr_nap() { sleep "$1" 2>/dev/null || sleep 1; }
 

@@ -24,7 +24,7 @@ rr_start() {
     echo "a job $id is there already" >&2
     return 75
   fi
-  if ! { head -c "$size" <&3 | tar -xzpf - -C "$aside" && [ -f "$aside/whole" ]; }; then
+  if ! { rr_take "$size" <&3 | tar -xzpf - -C "$aside" && [ -f "$aside/whole" ]; }; then
     rr_no_room . "the job's files did not arrive whole"
     rm -rf "$aside"
     return 75

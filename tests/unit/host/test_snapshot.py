@@ -117,7 +117,7 @@ def test_payload_holds_just_what_is_missing(tmp_path: Path) -> None:
     odd = os.fsdecode(b"na\xefve \n'q")
     (root / odd).write_text("new")
     (root / "old").write_text("old")
-    os.symlink("/no/such", root / "link")
+    (root / "link").symlink_to("/no/such")
     tree = tree_of(root, odd, "old", "link")
     base = {b"old": tree.entries[b"old"], b"gone": Entry("f", 0o644, 1, b"1")}
     payload = Payload(root, tree, difference(base, tree.entries), [PlanFile("run.sh", "x\n", 0o700)])

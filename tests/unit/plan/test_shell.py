@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from remoterun.errors import UsageError
+from remoterun.host import scripts
 from remoterun.plan import shell
 
 SHELLS = ["sh", "bash", "dash", "zsh", "fish", "tcsh", "busybox"]
@@ -62,7 +63,8 @@ def test_bootstrap_leaves_the_payload_unread(name: str) -> None:
     if shutil.which(name) is None:
         assert "CI" not in os.environ, f"{name} is missing"
         pytest.skip(f"{name} is missing")
-    text = shell.definitions("f() { head -c 4 <&3; echo; echo to-stderr >&2; return 7; }", "N0")
+    text = shell.definitions(scripts.read("lib"), "N0")
+    text += shell.definitions("f() { rr_take 4 <&3; echo; echo to-stderr >&2; return 7; }", "N0")
     text += shell.request("f", [], "N0", 1) + "a\nb\0" + shell.request("printf", ["%s", "it's"], "N0", 2)
     argv = shell_argv(name, shell.bootstrap("N0"))
     done = subprocess.run(argv, input=text.encode(), capture_output=True, check=True)
