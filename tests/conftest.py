@@ -66,6 +66,15 @@ def host(fleet: Callable[..., list[TestHost]], client: Client) -> TestHost:
 
 
 @pytest.fixture
+def torch_host(fleet: Callable[..., list[TestHost]], client: Client) -> TestHost:
+    """One host whose login can run this test's own interpreter, which has torch."""
+    pytest.importorskip("torch")
+    made: TestHost = fleet(1, superuser=True)[0]
+    client.knows([made])
+    return made
+
+
+@pytest.fixture
 def proxy() -> Iterator[Callable[[TestHost, float], Proxy]]:
     """``proxy(host, delay)``: a way to the host that counts and delays."""
     made: list[Proxy] = []

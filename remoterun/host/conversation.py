@@ -138,9 +138,9 @@ class Conversation:
         """
         if number != self._answered + 1:
             raise RemoterunError(f"request {number} was asked for out of order")
-        mark = f"{self._nonce} {number}".encode()
+        mark = f"\x1e{self._nonce} {number}".encode()
         self._skip_past(mark + b" begin\n", timeout)
-        end = b"\n" + mark + b" end "
+        end = mark + b" end "
         while True:
             found = self._buffer.find(end)
             if found >= 0:
@@ -239,8 +239,8 @@ class _Stderr:
 
     def take(self, number: int, timeout: float | None) -> bytes:
         """What request ``number`` wrote to stderr (its last 64 KiB)."""
-        mark = f"{self._nonce} {number}".encode()
-        end = b"\n" + mark + b" end\n"
+        mark = f"\x1e{self._nonce} {number}".encode()
+        end = mark + b" end\n"
         with self._changed:
             self._changed.wait_for(lambda: self._ended or end in self._buffer, timeout)
             before, found, after = bytes(self._buffer).partition(end)

@@ -73,15 +73,17 @@ def bootstrap(nonce: str) -> str:
 def request(function: str, arguments: Iterable[str], nonce: str, number: int) -> str:
     """The text of one request: marks around the output of ``function``, called in a subshell.
 
+    A mark begins with a control character that no text ends with, so that whoever reads a stream never has to
+    hold back the end of a line as the possible beginning of a mark.
     stdin of the function is empty; a payload, where there is one, is on descriptor 3. A request with
     status 75 leaves the payload unread, so the conversation must end there.
     """
     call = join([function, *arguments])
     mark = f"{nonce} {number}"
     return (
-        f"printf '%s begin\\n' '{mark}';printf '%s begin\\n' '{mark}' >&2\n"
+        f"printf '\\036%s begin\\n' '{mark}';printf '\\036%s begin\\n' '{mark}' >&2\n"
         f"({call}) 3<&0 </dev/null\n"
-        f"_rr=$?;printf '\\n%s end %s\\n' '{mark}' \"$_rr\";printf '\\n%s end\\n' '{mark}' >&2\n"
+        f"_rr=$?;printf '\\036%s end %s\\n' '{mark}' \"$_rr\";printf '\\036%s end\\n' '{mark}' >&2\n"
         f'[ "$_rr" != 75 ] || exit 75\n'
         f"{nonce}\n"
     )

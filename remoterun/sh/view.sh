@@ -42,9 +42,9 @@ rr_view_interrupt() {
   printf '\n-- SIGINT sent to the training.\n'
   # As a terminal does it: to the whole process group. The supervisor stands in it and only takes note.
   if rr_alive "$(rr_get start supervisor)" "$(rr_get start supervisor_ticks)"; then
-    kill -INT -- "-$(rr_get start group)"
+    kill -INT "-$(rr_get start group)"
   elif rr_alive "$(rr_get main main)" "$(rr_get main main_ticks)"; then
-    kill -INT "$(rr_get main main)"
+    kill -s INT "$(rr_get main main)"
   fi
 }
 

@@ -311,9 +311,9 @@ class SshPipe:
 
     def _ended_in_order(self) -> bool:
         """The end of a stream is the command's own end only if the server said so."""
-        return bool(self._channel.eof_received or self._channel.exit_status_ready()) and (
-            self._channel.exit_status_ready() or self._connection.is_active()
-        )
+        # exit_status_ready() also turns true when the connection dies: the status itself does not.
+        told = int(self._channel.exit_status) >= 0
+        return told or (bool(self._channel.eof_received) and self._connection.is_active())
 
     def exit_status(self, timeout: float | None = None) -> int:
         """The exit status, 255 where the server did not tell one."""

@@ -146,7 +146,7 @@ class Terminal:
         environment = {**client.env, "TERM": "xterm-256color"}
         subprocess.run(
             ["tmux", "-u", "-f", "/dev/null", "-S", self._socket, "new-session", "-d", "-s", "t", "-x", str(columns), "-y", str(lines),
-             "-c", str(client.project), f"{command}; echo; echo EXIT=$?; sleep 1000"],
+             "-c", str(client.project), f"trap : INT; {command}; echo EXIT=$?; sleep 1000"],
             env=environment, check=True, capture_output=True,
         )  # fmt: skip
 

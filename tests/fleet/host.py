@@ -24,7 +24,14 @@ class TestHost:
     __test__ = False
 
     def __init__(
-        self, yard: Yard, *, name: str | None = None, shell: str = "/bin/bash", home: str | None = None, sshd: str = ""
+        self,
+        yard: Yard,
+        *,
+        name: str | None = None,
+        shell: str = "/bin/bash",
+        home: str | None = None,
+        sshd: str = "",
+        superuser: bool = False,
     ) -> None:
         number = yard.next()
         self.yard = yard
@@ -42,7 +49,7 @@ class TestHost:
         self.login = f"{yard.tag}u{number}" if ROOT else pwd.getpwuid(os.getuid()).pw_name
         if ROOT:
             self._make_network(number)
-            self._make_login(shell)
+            self._make_login(shell, superuser)
         self._write_home()
         self.nvidia = FakeNvidia(self.folder / "nvidia", self.bin / "nvidia-smi")
         self._config = self._write_config(sshd)
@@ -59,10 +66,23 @@ class TestHost:
         )
         self.veth = outside
 
-    def _make_login(self, shell: str) -> None:
+    def _make_login(self, shell: str, superuser: bool) -> None:
+        # A second name of uid 0 reaches interpreters that lie in folders of root alone.
+        more = ("-o", "-u", "0") if superuser else ()
         for _ in range(50):
             done = sh(
-                "useradd", "-M", "-N", "-g", "nogroup", "-d", str(self.home), "-s", shell, self.login, check=False
+                "useradd",
+                "-M",
+                "-N",
+                "-g",
+                "nogroup",
+                "-d",
+                str(self.home),
+                "-s",
+                shell,
+                *more,
+                self.login,
+                check=False,
             )
             if done.returncode == 0:
                 break
@@ -203,7 +223,7 @@ class TestHost:
         end_pids(self.processes())
         if ROOT:
             sh("ip", "netns", "del", self.namespace, check=False)
-            sh("userdel", self.login, check=False)
+            sh("userdel", "-f", self.login, check=False)
             shutil.rmtree(f"/dev/shm/remoterun-{self.name}", ignore_errors=True)
 
 

@@ -117,7 +117,7 @@ def sweep() -> None:
     for line in Path("/etc/passwd").read_text().splitlines():
         name = line.split(":")[0]
         if _orphan(name):
-            sh("userdel", name, check=False)
+            sh("userdel", "-f", name, check=False)
 
 
 def _orphan(name: str) -> bool:

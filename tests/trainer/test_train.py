@@ -19,7 +19,10 @@ from trainer.model import Llama, chunked_loss
 pytestmark = pytest.mark.torch
 
 SCRIPT = Path(__file__).resolve().parents[2] / "trainer" / "train.py"
-TINY = ["--layers", "2", "--width", "32", "--heads", "2", "--kv-heads", "1", "--context", "32", "--global-batch", "8", "--log-every", "1", "--max-bytes", "200000", "--sample", "8", "--device", "cpu"]
+TINY = (
+    *("--layers", "2", "--width", "32", "--heads", "2", "--kv-heads", "1", "--context", "32", "--global-batch", "8"),
+    *("--lr", "0.01", "--warmup", "2", "--log-every", "1", "--max-bytes", "200000", "--sample", "8", "--device", "cpu"),
+)
 
 
 def command(ranks: int, out: Path, *more: str) -> list[str]:

@@ -17,7 +17,7 @@ from remoterun.plan import shell
 SHELLS = ["sh", "bash", "dash", "zsh", "fish", "tcsh", "busybox"]
 WORDS = st.lists(
     st.one_of(
-        st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=30),
+        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30),
         st.binary(max_size=20).filter(lambda data: b"\0" not in data).map(os.fsdecode),
         st.sampled_from(
             ["", "-n", "--", "it's", '"', "$HOME", "`id`", "a b", "a\nb", "!!", "\\", "*", "~", "ü", ";", "&"]
@@ -68,8 +68,8 @@ def test_bootstrap_leaves_the_payload_unread(name: str) -> None:
     text += shell.request("f", [], "N0", 1) + "a\nb\0" + shell.request("printf", ["%s", "it's"], "N0", 2)
     argv = shell_argv(name, shell.bootstrap("N0"))
     done = subprocess.run(argv, input=text.encode(), capture_output=True, check=True)
-    assert done.stdout == b"N0 1 begin\na\nb\0\n\nN0 1 end 7\nN0 2 begin\nit's\nN0 2 end 0\n"
-    assert done.stderr == b"N0 1 begin\nto-stderr\n\nN0 1 end\nN0 2 begin\n\nN0 2 end\n"
+    assert done.stdout == b"\x1eN0 1 begin\na\nb\0\n\x1eN0 1 end 7\n\x1eN0 2 begin\nit's\x1eN0 2 end 0\n"
+    assert done.stderr == b"\x1eN0 1 begin\nto-stderr\n\x1eN0 1 end\n\x1eN0 2 begin\n\x1eN0 2 end\n"
 
 
 def test_nul_is_refused() -> None:
