@@ -71,7 +71,7 @@ def _target(name: str, lines: Sequence[tuple[str, str]], hops_left: int) -> SshT
     known = [
         _expand(file, bare)
         for key in ("userknownhostsfile", "globalknownhostsfile")
-        for file in _words(one.get(key, ""))
+        for file in _files(one.get(key, ""), bare)
         if file.lower() != "none"
     ]
     jump = one.get("proxyjump", "none")
@@ -152,6 +152,19 @@ def _tokens(text: str, target: SshTarget) -> str:
         "l": socket.gethostname(),
     }
     return re.sub(r"%(.)", lambda found: values.get(found[1], found[0]), text)
+
+
+def _files(text: str, target: SshTarget) -> list[str]:
+    """Paths of a list in which ``ssh -G`` has dropped the quotes: words that together name a file are one."""
+    words, found = _words(text), []
+    while words:
+        for count in range(len(words), 0, -1):
+            joined = " ".join(words[:count])
+            if count == 1 or os.path.exists(_expand(joined, target)):
+                found.append(joined)
+                del words[:count]
+                break
+    return found
 
 
 def _words(text: str) -> list[str]:

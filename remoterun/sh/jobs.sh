@@ -130,7 +130,8 @@ rr_stop() {
   local job stopper
   job=$(rr_home "$1")/jobs/$2
   [ -f "$job/job.json" ] || return 3
-  trap '' PIPE HUP
+  # A handler, not "ignore": the job must not inherit it.
+  trap : PIPE HUP
   cd "$job" || return 3
   if [ -e exit ] && [ -z "$(rr_pids "$2")" ]; then
     echo "note=it had ended already"

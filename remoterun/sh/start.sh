@@ -14,7 +14,8 @@ rr_start() {
   local work="$1" id="$2" key="$3" tree="$4" base="$5" size="$6" aside code
   umask 077
   # The one who asked may vanish at any moment: from the rename on the job starts all the same.
-  trap '' PIPE HUP
+  # A handler, not "ignore": the job must not inherit it.
+  trap : PIPE HUP
   if ! mkdir -p "$work/jobs" "$work/trees/$key" 2>&1; then return 75; fi
   cd "$work" || return 75
   rr_sweep jobs

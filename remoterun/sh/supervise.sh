@@ -47,12 +47,13 @@ rr_run() {
   rr_event "$job" running ''
   rr_sample_gpus >/dev/null 2>&1 &
   sampler=$!
-  # The job is a foreground command, so that it inherits default signals; it writes its own pid first.
+  # The job is a foreground command, so that it inherits default signals; it writes its own pid first. It opens
+  # the log itself: with a redirection here, this shell's own remarks on its end ("Killed") would land in it too.
   # shellcheck disable=SC2016
-  REMOTERUN_JOB="$id" sh -c '
+  REMOTERUN_JOB="$id" sh -c 'exec >>log 2>&1 </dev/null
     IFS= read -r stat </proc/$$/stat; set -- ${stat##*) }; shift 19
     printf "main=%s\nmain_ticks=%s\n" "$$" "$1" >main.tmp && mv -f main.tmp main
-    exec sh ./run.sh' >>log 2>&1 </dev/null
+    exec sh ./run.sh'
   code=$?
   kill "$sampler" 2>/dev/null
   rr_end_leftovers "$id"

@@ -124,9 +124,11 @@ class Login:
         if not Path(file).is_file() or file.endswith(".pub"):
             return None
         passphrase = _passphrases.get(file)
+        tries = 0
         while True:
             try:
-                return paramiko.PKey.from_path(file, passphrase)
+                # cryptography wants bytes where paramiko's annotation says str.
+                return paramiko.PKey.from_path(file, passphrase.encode() if passphrase else None)  # type: ignore[arg-type]
             except paramiko.PasswordRequiredException:
                 pass
             except (paramiko.SSHException, UnknownKeyType, ValueError, TypeError, OSError) as error:
@@ -134,11 +136,14 @@ class Login:
                 if passphrase is None and not _is_encrypted(file):
                     self.broken.append(f"{file} ({_first_line(error)})")
                     return None
-            passphrase = self.prompt(f"Passphrase of {file}:") if self.prompt else None
+            # As OpenSSH: three tries.
+            passphrase = self.prompt(f"Passphrase of {file}:") if self.prompt and tries < 3 else None
             if not passphrase:
+                _passphrases.pop(file, None)
                 self.locked.append(file)
                 return None
             _passphrases[file] = passphrase
+            tries += 1
 
     def _failure(self, transport: paramiko.Transport, allowed: list[str]) -> AuthError:
         target = self.target

@@ -32,6 +32,7 @@ class TestHost:
         home: str | None = None,
         sshd: str = "",
         superuser: bool = False,
+        port: int = 22,
     ) -> None:
         number = yard.next()
         self.yard = yard
@@ -45,7 +46,7 @@ class TestHost:
         self.home.mkdir()
         self.log = self.folder / "sshd.log"
         self.address = f"{yard.subnet}.{number + 1}" if ROOT else "127.0.0.1"
-        self.port = 22 if ROOT else _free_port()
+        self.port = port if ROOT else _free_port()
         self.login = f"{yard.tag}u{number}" if ROOT else pwd.getpwuid(os.getuid()).pw_name
         if ROOT:
             self._make_network(number)
