@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from tests.fleet.client import Client
 from tests.fleet.host import TestHost
+from tests.fleet.need import require as require
 from tests.fleet.proxy import Proxy
-from tests.fleet.yard import Yard, sweep
-
-
-def require(*tools: str) -> None:
-    """Skip the test where a tool is missing; with CI set, fail instead."""
-    missing = [tool for tool in tools if shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None]
-    if missing and os.environ.get("CI"):
-        pytest.fail(f"missing: {', '.join(missing)}")
-    if missing:
-        pytest.skip(f"missing: {', '.join(missing)}")
+from tests.fleet.yard import ROOT, Yard, sweep
 
 
 @pytest.fixture(scope="session")
 def yard() -> Iterator[Yard]:
     """The place where this session's hosts stand."""
-    require("sshd", "tmux", "ip")
+    require("sshd", "ssh", "ssh-keygen", "tmux", *(("ip", "unshare", "nsenter", "setpriv", "useradd") if ROOT else ()))
     sweep()
     made = Yard()
     yield made
@@ -36,17 +27,21 @@ def yard() -> Iterator[Yard]:
 
 @pytest.fixture
 def fleet(yard: Yard) -> Iterator[Callable[..., list[TestHost]]]:
-    """``fleet(n, **options)``: n real hosts for this test."""
+    """``fleet(n, **options)``: n real hosts for this test (options: see TestHost), which know each other by name."""
     made: list[TestHost] = []
+    pool = ThreadPoolExecutor(8)
 
     def make(count: int = 1, **options: Any) -> list[TestHost]:
-        new = [TestHost(yard, **options) for _ in range(count)]
+        numbers = [yard.next() for _ in range(count)]
+        new = list(pool.map(lambda number: TestHost(yard, number=number, **options), numbers))
         made.extend(new)
+        for host in made:
+            host.knows(made)
         return new
 
     yield make
-    for host in made:
-        host.close()
+    list(pool.map(lambda host: host.close(), made))
+    pool.shutdown()
 
 
 @pytest.fixture
@@ -68,7 +63,7 @@ def host(fleet: Callable[..., list[TestHost]], client: Client) -> TestHost:
 @pytest.fixture
 def torch_host(fleet: Callable[..., list[TestHost]], client: Client) -> TestHost:
     """One host whose login can run this test's own interpreter, which has torch."""
-    pytest.importorskip("torch")
+    require(modules=("torch",))
     made: TestHost = fleet(1, superuser=True)[0]
     client.knows([made])
     return made

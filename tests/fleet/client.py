@@ -1,26 +1,32 @@
 """The laptop of a test: a HOME with an SSH configuration, and the command line run in it.
 
-OpenSSH takes ~/.ssh/config from the password file's home, not from $HOME. So a folder in front of PATH holds an
-``ssh`` that adds ``-F $HOME/.ssh/config``: the real program, told where this test's configuration is.
+OpenSSH takes ~/.ssh from the password file's home, not from $HOME. So a folder in front of PATH holds ``ssh``,
+``scp``, ``sftp`` that start the real program where the password file names this HOME: in a mount namespace with one
+more /etc/passwd laid over /etc. A relative ``Include``, ``~`` and ``%d`` then mean what they mean to a user. Where the
+kernel grants no such namespace they fall back to ``-F $HOME/.ssh/config``, and ``honest`` is False.
 """
 
 from __future__ import annotations
 
+import functools
 import os
+import pwd
 import shlex
+import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from tests.fleet.host import TestHost
 from tests.fleet.proxy import Proxy
-from tests.fleet.yard import Yard, sh
+from tests.fleet.terminal import Terminal
+from tests.fleet.yard import ROOT, Yard, end, end_pids, with_environment
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+_UNSHARE = ["unshare", "--mount"] if ROOT else ["unshare", "--user", "--map-current-user", "--mount"]
 
 
 class Client:
@@ -37,38 +43,66 @@ class Client:
         self.known_hosts = self.home / ".ssh" / "known_hosts"
         self.known_hosts.touch()
         self.config.touch()
-        bin_folder = self.folder / "bin"
-        bin_folder.mkdir()
-        shim = bin_folder / "ssh"
-        shim.write_text('#!/bin/sh\nexec /usr/bin/ssh -F "$HOME/.ssh/config" "$@"\n')
-        shim.chmod(0o755)
+        self.bin = self.folder / "bin"
+        self.bin.mkdir()
+        self.honest = _namespaces()
+        self._write_shims()
         self.env = {
             "HOME": str(self.home),
-            "PATH": f"{bin_folder}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": f"{self.bin}:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "LANG": "C.UTF-8",
             "USER": "tester",
             "LOGNAME": "tester",
             "SHELL": "/bin/sh",
             "TERM": "xterm-256color",
+            "XDG_CONFIG_HOME": str(self.home / ".config"),
+            "XDG_STATE_HOME": str(self.home / ".local" / "state"),
+            "XDG_CACHE_HOME": str(self.home / ".cache"),
+            "XDG_DATA_HOME": str(self.home / ".local" / "share"),
             "PYTHONPATH": str(REPOSITORY),
             "COVERAGE_PROCESS_START": os.environ.get("COVERAGE_PROCESS_START", ""),
         }
         self._terminals: list[Terminal] = []
+        self._started: list[subprocess.Popen[bytes]] = []
+        self.close = yard.closes(self._close)
 
-    def knows(self, hosts: Iterable[TestHost], *, via: Proxy | None = None, options: str = "") -> None:
-        """Add ``Host`` blocks and known_hosts lines. ``via``: through a proxy."""
-        key = self.yard.host_key.with_suffix(".pub").read_text().split()[:2]
+    def _write_shims(self) -> None:
+        etc = self.folder / "etc"
+        etc.mkdir()
+        (etc / "passwd").write_text(_passwd(self.home))
+        overlay = f'mount -t overlay overlay -o lowerdir={etc}:/etc /etc && exec "$@"'
+        for name in ("ssh", "scp", "sftp"):
+            program = shutil.which(name) or f"/usr/bin/{name}"
+            words = [*_UNSHARE, "sh", "-c", overlay, "sh", program] if self.honest else [program]
+            options = "" if self.honest else ' -F "$HOME/.ssh/config"'
+            shim = self.bin / name
+            shim.write_text(f'#!/bin/sh\nexec {shlex.join(words)}{options} "$@"\n')
+            shim.chmod(0o755)
+
+    def knows(
+        self,
+        hosts: Iterable[TestHost],
+        *,
+        via: Proxy | None = None,
+        options: str = "",
+        name: str | None = None,
+        login: str | None = None,
+    ) -> None:
+        """Add ``Host`` blocks and known_hosts lines.
+
+        ``via``: through a proxy; ``options``: more lines of the block; ``name``, ``login``: not the host's own.
+        """
         for host in hosts:
             address, port = ("127.0.0.1", via.port) if via else (host.address, host.port)
             with open(self.config, "a") as out:
                 out.write(
-                    f"Host {host.name}\n  HostName {address}\n  Port {port}\n  User {host.login}\n"
+                    f"Host {name or host.name}\n  HostName {address}\n  Port {port}\n  User {login or host.login}\n"
                     f"  IdentityFile {self.yard.client_key}\n  IdentitiesOnly yes\n"
                     f"  UserKnownHostsFile {self.known_hosts}\n  ConnectTimeout 5\n{options}\n"
                 )
-            name = address if port == 22 else f"[{address}]:{port}"
+            key = host.host_key.with_suffix(".pub").read_text().split()[:2]
             with open(self.known_hosts, "a") as out:
-                out.write(f"{name} {key[0]} {key[1]}\n")
+                out.write(f"{address if port == 22 else f'[{address}]:{port}'} {key[0]} {key[1]}\n")
 
     def run(
         self,
@@ -79,8 +113,23 @@ class Client:
         env: dict[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run ``remoterun`` to its end."""
+        done = self.command(
+            sys.executable, "-m", "remoterun", *arguments, timeout=timeout, check=check, input=input, env=env
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return done
+
+    def command(
+        self,
+        *argv: str,
+        timeout: float = 60,
+        check: bool = False,
+        input: str | None = None,
+        env: dict[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run any command on the laptop, to its end: ``client.command("ssh", "h1", "true")``."""
         done = subprocess.run(
-            [sys.executable, "-m", "remoterun", *arguments],
+            argv,
             env={**self.env, **(env or {})},
             cwd=self.project,
             capture_output=True,
@@ -90,13 +139,12 @@ class Client:
             input=input,
             stdin=subprocess.DEVNULL if input is None else None,
         )
-        assert not check or done.returncode == 0, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-        assert "Traceback" not in done.stderr, done.stderr
+        assert not check or done.returncode == 0, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start ``remoterun``; its output is read by the test."""
-        return subprocess.Popen(
+        """Start ``remoterun``; its output is read by the test. It ends with the client."""
+        process = subprocess.Popen(
             [sys.executable, "-m", "remoterun", *arguments],
             env=self.env,
             cwd=self.project,
@@ -105,10 +153,20 @@ class Client:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
+        self._started.append(process)
+        return process
 
     def terminal(self, *arguments: str, columns: int = 120, lines: int = 30, term: str = "xterm-256color") -> Terminal:
         """Run ``remoterun`` in a real terminal."""
-        terminal = Terminal(self, arguments, columns, lines, term)
+        terminal = Terminal(
+            self.folder / f"t{self.yard.next()}",
+            [sys.executable, "-m", "remoterun", *arguments],
+            cwd=self.project,
+            env=self.env,
+            columns=columns,
+            lines=lines,
+            term=term,
+        )
         self._terminals.append(terminal)
         return terminal
 
@@ -116,7 +174,7 @@ class Client:
         """Make this the environment of the test process itself, for calls of the Python API."""
         for name, value in self.env.items():
             monkeypatch.setenv(name, value)
-        for name in ("SSH_AUTH_SOCK", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        for name in ("SSH_AUTH_SOCK", "XDG_RUNTIME_DIR"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.chdir(self.project)
 
@@ -128,45 +186,32 @@ class Client:
         file.chmod(mode)
         return file
 
-    def close(self) -> None:
-        """Close terminals."""
+    def _close(self) -> None:
         for terminal in self._terminals:
             terminal.close()
-        # Jobs on the host `local` and their tmux server live under this HOME.
-        for socket in self.home.glob(".remoterun/tmux-*/socket"):
-            sh("tmux", "-S", str(socket), "kill-server", check=False)
+        for process in self._started:
+            end(process)
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+        # Masters of shared connections, jobs on the host `local`, their tmux servers: this HOME is in their environment.
+        while left := with_environment(f"{self.folder}/"):
+            end_pids(left)
 
 
-class Terminal:
-    """A tmux of the test's own, in place of a person at a screen."""
+@functools.cache
+def _namespaces() -> bool:
+    """Whether this kernel lets us lay one more folder over /etc."""
+    mount = "mount -t overlay overlay -o lowerdir=/usr:/etc /etc"
+    return subprocess.run([*_UNSHARE, "sh", "-c", mount], capture_output=True).returncode == 0
 
-    def __init__(self, client: Client, arguments: Sequence[str], columns: int, lines: int, term: str) -> None:
-        self._socket = str(client.folder / f"t{client.yard.next()}")
-        command = shlex.join(["env", f"TERM={term}", sys.executable, "-m", "remoterun", *arguments])
-        environment = {**client.env, "TERM": "xterm-256color"}
-        subprocess.run(
-            ["tmux", "-u", "-f", "/dev/null", "-S", self._socket, "new-session", "-d", "-s", "t", "-x", str(columns), "-y", str(lines),
-             "-c", str(client.project), f"trap : INT; {command}; echo EXIT=$?; sleep 1000"],
-            env=environment, check=True, capture_output=True,
-        )  # fmt: skip
 
-    def screen(self) -> str:
-        """What stands on the screen."""
-        return sh("tmux", "-S", self._socket, "capture-pane", "-p", "-t", "t", check=False).stdout
-
-    def send(self, *keys: str) -> None:
-        """Press keys (tmux's names)."""
-        sh("tmux", "-S", self._socket, "send-keys", "-t", "t", *keys)
-
-    def wait_for(self, text: str, timeout: float = 15) -> str:
-        """The screen once ``text`` is on it."""
-        until = time.monotonic() + timeout
-        while time.monotonic() < until:
-            if text in (screen := self.screen()):
-                return screen
-            time.sleep(0.1)
-        raise AssertionError(f"{text!r} never came:\n{self.screen()}")
-
-    def close(self) -> None:
-        """End it."""
-        sh("tmux", "-S", self._socket, "kill-server", check=False)
+def _passwd(home: Path) -> str:
+    """The password file with the tests' own login at home elsewhere."""
+    lines = []
+    for entry in pwd.getpwall():
+        here = home if entry.pw_uid == os.getuid() else entry.pw_dir
+        lines.append(
+            f"{entry.pw_name}:x:{entry.pw_uid}:{entry.pw_gid}:{entry.pw_gecos.replace(':', '')}:{here}:{entry.pw_shell}"
+        )
+    return "".join(line + "\n" for line in lines)

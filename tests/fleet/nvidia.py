@@ -1,36 +1,27 @@
-"""A fake nvidia-smi for one host: replays a sample folder, or shows cards that the test sets."""
+"""A fake nvidia-smi for one host: replays a sample folder, or shows cards that the test sets.
+
+What the program answers stands in a folder of files that is replaced as a whole, so that a query that runs
+meanwhile sees the old or the new, never a mixture.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 SAMPLES = Path(__file__).resolve().parents[1] / "cases" / "nvidia-smi"
-
-SCRIPT = """\
-#!/bin/sh
-# Answers from files beside it, by what is asked. Test double for a card that is not here.
-here={here}
-echo "$*" >>"$here/calls"
-if [ -e "$here/hang" ]; then sleep "$(cat "$here/hang")"; fi
-case "$*" in
-  *--query-gpu=index*) name=core ;;
-  *--query-gpu=timestamp*) name=sample ;;
-  *gpu_recovery_action*) name=ext3 ;;
-  *fabric.state*) name=ext2 ;;
-  *memory.reserved*) name=ext1 ;;
-  *--query-compute-apps*) name=apps ;;
-  *-q*-x*) name=xml ;;
-  *-L*) name=list ;;
-  *) name=table ;;
-esac
-[ -e "$here/$name" ] || name=default
-cat "$here/$name" 2>/dev/null
-[ ! -e "$here/$name.err" ] || cat "$here/$name.err" >&2
-exit "$(cat "$here/$name.rc" 2>/dev/null || echo 0)"
-"""
+_SCRIPT = Path(__file__).with_name("nvidia-smi.sh")
+_CSV = "--format=csv,noheader,nounits"
+CORE = (
+    "index,uuid,pci.bus_id,driver_version,utilization.gpu,utilization.memory,memory.total,memory.used,memory.free,"
+    "temperature.gpu,power.draw,power.limit,fan.speed,pstate,compute_mode,persistence_mode,display_active,"
+    "mig.mode.current,name"
+)
+"""The fields of the samples' main query, in their order."""
+_APPS = "gpu_uuid,pid,used_gpu_memory,process_name"
 
 
 @dataclass(frozen=True)
@@ -44,7 +35,10 @@ class Process:
 
 @dataclass(frozen=True)
 class Card:
-    """A fake card; healthy and idle unless told otherwise."""
+    """A fake card; healthy and idle unless told otherwise. ``fields`` overrides any field of the query by its name.
+
+    ``used_mib`` is what is used besides the processes.
+    """
 
     index: int
     uuid: str
@@ -53,89 +47,139 @@ class Card:
     total_mib: int = 81920
     utilization: str = "0"
     processes: Sequence[Process] = ()
+    driver: str = "570.86.15"
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+    def row(self) -> dict[str, str]:
+        """Its answer to every field known here, free text last."""
+        used = self.used_mib + sum(process.memory_mib for process in self.processes)
+        cells: dict[str, object] = {
+            "index": self.index,
+            "uuid": self.uuid,
+            "pci.bus_id": f"00000000:{self.index + 1:02X}:00.0",
+            "driver_version": self.driver,
+            "utilization.gpu": self.utilization,
+            "utilization.memory": 0,
+            "memory.total": self.total_mib,
+            "memory.used": used,
+            "memory.free": self.total_mib - used,
+            "memory.reserved": 0,
+            "temperature.gpu": 34,
+            "temperature.memory": "N/A",
+            "power.draw": "61.40",
+            "power.limit": "400.00",
+            "enforced.power.limit": "400.00",
+            "fan.speed": "[N/A]",
+            "pstate": "P0",
+            "compute_mode": "Default",
+            "persistence_mode": "Enabled",
+            "display_active": "Disabled",
+            "mig.mode.current": "Disabled",
+            "compute_cap": "8.0",
+            "fabric.state": "N/A",
+            "fabric.status": "N/A",
+            "gpu_recovery_action": "None",
+        }
+        cells.update(self.fields)
+        cells["name"] = self.name
+        return {key: str(cell) for key, cell in cells.items()}
 
     def core(self) -> str:
-        """Its row of the core query."""
-        used = self.used_mib + sum(process.memory_mib for process in self.processes)
-        cells = [
-            self.index, self.uuid, f"00000000:{self.index + 1:02X}:00.0", "550.54.15", self.utilization, 0, self.total_mib,
-            used, self.total_mib - used, 34, "61.40", "400.00", "[N/A]", "P0", "Default", "Enabled", "Disabled", "Disabled",
-            self.name,
-        ]  # fmt: skip
-        return ", ".join(str(cell) for cell in cells)
+        """Its row of the main query."""
+        row = self.row()
+        return ", ".join(row[name] for name in CORE.split(","))
 
 
 def cards(count: int, host: str = "host") -> list[Card]:
-    """``count`` idle cards with UUIDs of their own."""
-    return [Card(index, f"GPU-{abs(hash(host)) % 10**8:08d}-0000-0000-0000-{index:012d}") for index in range(count)]
+    """``count`` idle cards with UUIDs of their own, the same for the same host name in every run."""
+    return [Card(index, f"GPU-{zlib.crc32(host.encode()):08x}-0000-4000-8000-{index:012x}") for index in range(count)]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one call gives: the arguments as one line (``every``: any call), and the output."""
+
+    arguments: str
+    stdout: bytes
+    status: int = 0
+    stderr: str = ""
+    every: bool = False
 
 
 @dataclass
 class FakeNvidia:
-    """The files behind one host's fake."""
+    """The files behind one host's fake. The program is there from the first :meth:`show` or :meth:`replay` on."""
 
     folder: Path
     binary: Path
     _cards: list[Card] = field(default_factory=list)
+    _changes: int = 0
 
-    def install(self) -> None:
-        """Put the program into the host's PATH."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.folder.chmod(0o777)
-        (self.folder / "calls").touch()
-        (self.folder / "calls").chmod(0o666)
-        self.binary.write_text(SCRIPT.format(here=self.folder))
-        self.binary.chmod(0o755)
-
-    def show(self, cards: Sequence[Card]) -> None:
-        """From now on these cards are there."""
-        self.install()
+    def show(self, cards: Sequence[Card], *, without: Sequence[str] = ()) -> None:
+        """From now on these cards are there. ``without``: fields that this driver does not know."""
         self._cards = list(cards)
-        self._put("core", "".join(card.core() + "\n" for card in cards))
-        for tier, cells in ((3, "0, 8.0, N/A, N/A, None"), (2, "0, 8.0, N/A, N/A"), (1, "0, 8.0")):
-            self._put(f"ext{tier}", "".join(f"{card.uuid}, {cells}\n" for card in cards))
-        rows = [
+        rows = [{key: cell for key, cell in card.row().items() if key not in without} for card in cards]
+        if not rows:
+            self._put([Answer("", b"No devices were found\n", 6, every=True)])
+            return
+        table = "".join(", ".join(row.values()) + "\n" for row in rows)
+        apps = "".join(
             f"{card.uuid}, {process.pid}, {process.memory_mib}, {process.name}\n"
             for card in cards
             for process in card.processes
-        ]
-        self._put("apps", "".join(rows))
-        self._put(
-            "sample",
-            "".join(f"2026/01/01 00:00:00.000, {card.index}, {card.uuid}, 50, 1000, 40, 200\n" for card in cards),
         )
-        self._put("default", "fake nvidia-smi\n")
+        names = "".join(f"GPU {card.index}: {card.name} (UUID: {card.uuid})\n" for card in cards)
+        self._put(
+            [
+                Answer(f"--query-gpu={','.join(rows[0])} {_CSV}", table.encode()),
+                Answer(f"--query-compute-apps={_APPS} {_CSV}", apps.encode()),
+                Answer("-L", names.encode()),
+                Answer("", names.encode()),
+            ]
+        )
 
     @property
     def shown(self) -> list[Card]:
         """The cards that are there now."""
         return list(self._cards)
 
-    def replay(self, sample: str) -> None:
-        """Show one of the sample folders."""
-        self.install()
+    def replay(self, sample: str, *outputs: str) -> None:
+        """Show one of the sample folders. Where it holds several answers to one call, ``outputs`` names the files to use."""
         folder = SAMPLES / sample
-        for run in json.loads((folder / "expected.json").read_text(encoding="utf-8"))["runs"]:
-            name = kind(run["command"])
-            if name is None or (self.folder / name).exists():
+        chosen: dict[str, Answer] = {}
+        runs = json.loads((folder / "expected.json").read_text(encoding="utf-8"))["runs"]
+        for run in sorted(runs, key=lambda run: run["stdout"] not in outputs):
+            program, _, rest = str(run["command"]).partition(" ")
+            arguments = rest.partition(" #")[0].strip()
+            if program != "nvidia-smi" or arguments in chosen:
                 continue
-            (self.folder / name).write_bytes((folder / run["stdout"]).read_bytes())
-            (self.folder / f"{name}.rc").write_text(str(run["rc"]))
-            if run["stderr"]:
-                (self.folder / f"{name}.err").write_text(run["stderr"])
+            stdout = (folder / run["stdout"]).read_bytes()
+            broken = run["rc"] != 0 and b"GPU-" not in stdout and arguments.startswith("--query-gpu=index")
+            chosen[arguments] = Answer(arguments, stdout, run["rc"], run["stderr"], every=broken)
+        self._cards = []
+        if any(answer.status == 127 for answer in chosen.values()):
+            self.remove()
+        else:
+            self._put(list(chosen.values()))
+
+    def rows(self, text: str) -> None:
+        """Have the main query give exactly this text; no processes, and no other fields are known."""
+        self._cards = []
+        self._put(
+            [Answer(f"--query-gpu={CORE} {_CSV}", text.encode()), Answer(f"--query-compute-apps={_APPS} {_CSV}", b"")]
+        )
 
     def hang(self, seconds: int | None) -> None:
-        """Make every call take that long; None ends it."""
+        """Make every call take that much longer; None ends it."""
         if seconds is None:
             (self.folder / "hang").unlink(missing_ok=True)
         else:
-            self._put("hang", str(seconds))
+            self._install()
+            _write(self.folder / "hang", f"{seconds}\n")
 
     def fail(self, status: int, text: str) -> None:
-        """Make the core query fail."""
-        self.install()
-        self._put("core", text)
-        self._put("core.rc", str(status))
+        """Make every call fail, with this on stdout, as the real one does; :meth:`show` ends it."""
+        self._put([Answer("", text.encode(), status, every=True)])
 
     def remove(self) -> None:
         """No nvidia-smi on this host."""
@@ -143,26 +187,37 @@ class FakeNvidia:
 
     def calls(self) -> list[str]:
         """The arguments of every call so far."""
-        return (self.folder / "calls").read_text().splitlines()
+        file = self.folder / "calls"
+        return file.read_text().splitlines() if file.exists() else []
 
-    def _put(self, name: str, text: str) -> None:
-        aside = self.folder / f".{name}.new"
-        aside.write_text(text)
-        aside.replace(self.folder / name)
+    def _install(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        if not (calls := self.folder / "calls").exists():
+            calls.touch()
+            calls.chmod(0o666)
+        if not self.binary.exists():
+            _write(self.binary, _SCRIPT.read_text().replace("@HERE@", str(self.folder)), 0o755)
+
+    def _put(self, answers: Sequence[Answer]) -> None:
+        self._changes += 1
+        new = self.folder / f"answers{self._changes}"
+        self.folder.mkdir(exist_ok=True)
+        new.mkdir()
+        for number, answer in enumerate(answers):
+            stem = "every" if answer.every else f"{number:02d}"
+            (new / f"{stem}.args").write_text(f"{answer.arguments}\n")
+            (new / f"{stem}.out").write_bytes(answer.stdout)
+            (new / f"{stem}.rc").write_text(f"{answer.status}\n")
+            if answer.stderr:
+                (new / f"{stem}.err").write_text(answer.stderr)
+        aside = self.folder / "answers.new"
+        aside.symlink_to(new.name)
+        aside.replace(self.folder / "answers")
+        self._install()
 
 
-def kind(command: str) -> str | None:
-    """Which of the fake's files answers a command."""
-    if "--query-gpu=index" in command:
-        return "core"
-    if "gpu_recovery_action" in command:
-        return "ext3"
-    if "fabric.state" in command:
-        return "ext2"
-    if "memory.reserved" in command:
-        return "ext1"
-    if "compute-apps" in command:
-        return "apps"
-    if "-q -x" in command:
-        return "xml"
-    return "list" if command.endswith("-L") else None
+def _write(file: Path, text: str, mode: int = 0o644) -> None:
+    aside = file.with_name(f".{file.name}.new")
+    aside.write_text(text)
+    aside.chmod(mode)
+    aside.replace(file)

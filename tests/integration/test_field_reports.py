@@ -106,10 +106,10 @@ def odd_port(fleet: Fleet, client: Client) -> TestHost:
 
 def test_b05_known_hosts_on_an_odd_port(odd_port: TestHost, client: Client) -> None:
     host, known = odd_port, client.known_hosts
-    kind, key = host.yard.host_key.with_suffix(".pub").read_text().split()[:2]
+    kind, key = host.host_key.with_suffix(".pub").read_text().split()[:2]
     # Nothing known: refused, with the fingerprint and the way out; nothing accepted silently.
     error = host_error(client, host.name)
-    shown = sh("ssh-keygen", "-lf", str(host.yard.host_key)).stdout.split()[1]
+    shown = sh("ssh-keygen", "-lf", str(host.host_key)).stdout.split()[1]
     assert error["code"] == "host-key"
     assert shown in error["message"]
     assert "--accept-new" in error["hint"]
@@ -147,7 +147,7 @@ def test_accept_new_adds_one_line_and_a_changed_key_is_always_refused(odd_port: 
         assert done.returncode == 255
         assert "changed" in done.stderr
         assert f"{known}:1" in done.stderr
-    known.write_text(f"@revoked * {' '.join(host.yard.host_key.with_suffix('.pub').read_text().split()[:2])}\n")
+    known.write_text(f"@revoked * {' '.join(host.host_key.with_suffix('.pub').read_text().split()[:2])}\n")
     assert "revoked" in client.run("--accept-new", "exec", "-H", host.name, "--", "true").stderr
 
 

@@ -152,8 +152,7 @@ def test_units_and_deprecated_tokens(fake: FakeNvidia) -> None:
         .replace("61.40", "[Not Supported]")
         .replace("34,", "[Requested functionality has been deprecated],")
     )
-    fake.show([])
-    (fake.folder / "core").write_text(f"\ufeff{row}\r\n")
+    fake.rows(f"\ufeff{row}\r\n")
     (gpu,) = parse(look(fake), "N0").gpus
     assert (gpu.memory_used_mib, gpu.power_w, gpu.temperature_c) == (4, None, None)
 
