@@ -157,12 +157,12 @@ def planned(remote: Remote, request: LaunchRequest) -> Iterator[Prepared]:
 
 @contextmanager
 def _prepared(remote: Remote, request: LaunchRequest) -> Iterator[tuple[Conversation, Prepared]]:
-    project = find_project(request.folder, force=request.insist)
-    with ThreadPoolExecutor(1) as pool:
-        # The login takes round trips, the hashing takes a disk: side by side.
-        reading = pool.submit(read_source, project, request.state)
-        with remote.converse() as conversation:
-            facts = look(remote, conversation, project.key, request.spec.python)
+    with ThreadPoolExecutor(2) as pool:
+        # The login takes round trips, git and hashing take a disk: side by side.
+        finding = pool.submit(find_project, request.folder, force=request.insist)
+        reading = pool.submit(lambda: read_source(finding.result(), request.state))
+        with remote.converse(but_first=finding.result) as conversation:
+            facts = look(remote, conversation, finding.result().key, request.spec.python)
             source = reading.result()
             check_script(request.spec, source)
             yield conversation, _prepare(remote, conversation, request, source, facts)
@@ -268,6 +268,10 @@ def _start(remote: Remote, conversation: Conversation, prepared: Prepared) -> St
         libraries=START_LIBRARIES,
         payload=prepared.payload.pieces(),
     )
+    # The log is asked for before the answer is here: where the start fails there is no job, and no log.
+    follow = None
+    if not plan.spec.detach:
+        follow = conversation.post("rr_follow", [plan.paths.workdir, plan.id, "0"], libraries=["jobs"])
     reply = conversation.collect(number, timeout=None if prepared.payload.size > 1 << 20 else 120.0)
     if reply.status:
         raise remote.failure(reply, f"making job {plan.id}")
@@ -276,6 +280,8 @@ def _start(remote: Remote, conversation: Conversation, prepared: Prepared) -> St
     if status is None:
         raise remote.failure(reply, f"starting job {plan.id}")
     if "refused" in scan.jobs[0].record("exit"):
+        if follow is not None:
+            conversation.collect(follow)
         conversation.ask("rr_remove", [plan.paths.workdir, plan.id, ""], libraries=["lib", "jobs"])
         raise GpusTaken(
             f"somebody took GPU {', '.join(map(str, plan.gpus.indices))} of {remote.host.name} a moment before",
@@ -289,9 +295,6 @@ def _start(remote: Remote, conversation: Conversation, prepared: Prepared) -> St
             hint=f"remoterun status {plan.id}",
             host=remote.host.name,
         )
-    follow = None
-    if not plan.spec.detach:
-        follow = conversation.post("rr_follow", [plan.paths.workdir, plan.id, "0"], libraries=["jobs"])
     return Started(plan, status, conversation, follow)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -21,13 +21,15 @@ class Remote:
     transport: Transport
 
     @contextmanager
-    def converse(self) -> Iterator[Conversation]:
-        """Connect, and talk; closes both at the end. Raises ConnectError."""
-        with (
-            self.transport.connect() as connection,
-            Conversation.open(connection, new_nonce()) as conversation,
-        ):
-            yield conversation
+    def converse(self, but_first: Callable[[], object] = lambda: None) -> Iterator[Conversation]:
+        """Connect, and talk; closes both at the end. Raises ConnectError.
+
+        ``but_first`` is called when the login is done and may raise what matters more than the conversation.
+        """
+        with self.transport.connect() as connection:
+            but_first()
+            with Conversation.open(connection, new_nonce()) as conversation:
+                yield conversation
 
     def check(self, reply: Reply, doing: str, job_id: str = "") -> Reply:
         """``reply`` if its request succeeded; else the error in words. Status 3 means: no such job."""

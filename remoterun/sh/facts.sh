@@ -5,8 +5,10 @@
 # and PYTHON may be empty (found by PATH); KEY is a project whose trees are listed, or empty; LOGIN is 1 where the
 # login's start-up files are asked for their PATH.
 rr_facts() {
-  local LC_ALL=C work shell='' login='' name found
+  local LC_ALL=C work name found
   work=$(rr_home "$1")
+  # Start-up files and interpreters are slow: side by side with the rest. Each line says what it is.
+  rr_tools "$2" "$3" "$4" "$6" &
   rr_say home "$HOME"
   rr_say workdir "$work"
   rr_say user "$(id -un 2>/dev/null || id -u)"
@@ -22,21 +24,27 @@ rr_facts() {
   found=$work
   while [ ! -d "$found" ] && [ "$found" != / ]; do found=$(dirname "$found"); done
   df -Pk "$found" | sed -n '2s/^.*  *\([0-9][0-9]*\)  *[0-9][0-9]*  *\([0-9][0-9]*\)  *[0-9]*% .*$/disk_total=\1\ndisk_available=\2/p'
-  if [ "$6" = 1 ]; then
-    shell=${SHELL:-sh}
-    if login=$(rr_login_path "$shell"); then rr_say login_shell "$shell"; fi
-  fi
-  rr_path "$2" "$login"
-  rr_say path "$PATH"
-  for name in docker podman rsync sshfs rclone flock setsid nvidia-smi; do
-    found=$(command -v "$name" 2>/dev/null) && rr_say "tool.$name" "$found"
-  done
-  if found=$(command -v "${3:-tmux}" 2>/dev/null); then rr_say tool.tmux "$found $("$found" -V 2>/dev/null)"; fi
-  rr_python "$4"
+  wait
   if [ -n "$5" ] && [ -d "$work/trees/$5" ]; then
     # shellcheck disable=SC2012
     for name in $(ls -t "$work/trees/$5" | head -n 8); do rr_say tree "$name"; done
   fi
+}
+
+# PATHS TMUX PYTHON LOGIN: the PATH, and what it finds.
+rr_tools() {
+  local shell='' login='' name found
+  if [ "$4" = 1 ]; then
+    shell=${SHELL:-sh}
+    if login=$(rr_login_path "$shell"); then rr_say login_shell "$shell"; fi
+  fi
+  rr_path "$1" "$login"
+  rr_say path "$PATH"
+  for name in docker podman rsync sshfs rclone flock setsid nvidia-smi; do
+    found=$(command -v "$name" 2>/dev/null) && rr_say "tool.$name" "$found"
+  done
+  if found=$(command -v "${2:-tmux}" 2>/dev/null); then rr_say tool.tmux "$found $("$found" -V 2>/dev/null)"; fi
+  rr_python "$3"
 }
 
 # KEY=VALUE on one line; a newline in a value (a folder's name may have one) is written as \n.
@@ -78,14 +86,17 @@ rr_python() {
   for name in "$@"; do
     found=$(command -v "$name" 2>/dev/null) || continue
     rr_say python "$found"
+    # importlib.metadata would cost more than all the rest; importing torch, seconds.
     timeout -k 1 20 "$found" -c '
-import sys
-print("python_version=%d.%d.%d" % sys.version_info[:3])
+import os, re, sys
+said = "python_version=%d.%d.%d" % sys.version_info[:3]
 try:
-    from importlib.metadata import version
-    print("python_torch=" + version("torch"))
+    from importlib.util import find_spec
+    with open(os.path.join(os.path.dirname(find_spec("torch").origin), "version.py")) as file:
+        said += "\npython_torch=" + re.search("__version__ = .([^ \"]*).\n", file.read()).group(1)
 except Exception:
-    pass' </dev/null 2>/dev/null
+    pass
+print(said)' </dev/null 2>/dev/null
     return
   done
 }

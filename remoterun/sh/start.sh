@@ -116,7 +116,8 @@ rr_begin() {
     rr_nap 0.02
     waited=$((waited + 1))
   done
-  if [ -n "$tmux" ]; then rr_session "$tmux" "$job" >/dev/null 2>&1; fi
+  # The view is for later; the log is waited for now.
+  if [ -n "$tmux" ]; then rr_session "$tmux" "$job" >/dev/null 2>&1 </dev/null 3>&- & fi
   while [ ! -e "$job/exit" ] && [ "$settle" -gt 0 ]; do
     rr_nap 0.05
     settle=$((settle - 1))

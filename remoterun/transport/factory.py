@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from remoterun.model.host import Host
@@ -20,6 +22,20 @@ def make_transport(host: Host, *, accept_new: bool = False, prompt: Prompt | Non
 
         return LocalTransport(host.name)
     return _LazySsh(host, accept_new, prompt)
+
+
+@contextmanager
+def _without(module: str) -> Iterator[None]:
+    """Hide a module while others are imported. paramiko imports invoke, a tenth of a second, for a part of its
+    own reader of the SSH configuration that is not used here; it does without where there is none."""
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[module]
 
 
 @dataclass
@@ -47,7 +63,9 @@ class _LazySsh:
     def _transport(self) -> Transport:
         if not self._made:
             from remoterun.config.ssh_config import overrides, resolve
-            from remoterun.transport.ssh import SshTransport
+
+            with _without("invoke"):
+                from remoterun.transport.ssh import SshTransport
 
             options = overrides(self.host)
             if self.host.identity_file:

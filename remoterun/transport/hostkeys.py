@@ -94,6 +94,26 @@ def name_in_files(target: SshTarget) -> str:
 
 
 def _find(name: str, file: str) -> list[KnownKey]:
+    """The file's entries for a name. Plain files are read here; ``ssh-keygen`` reads whatever is not plain."""
+    try:
+        lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    fields = [line.split(None, 1)[0] if line.strip() else "" for line in lines]
+    if any(set("@|*?!").intersection(field) for field in fields if not field.startswith("#")):
+        return _find_by_ssh_keygen(name, file)
+    found = []
+    for number, (line, field) in enumerate(zip(lines, fields, strict=True), 1):
+        words = line.split()
+        if name.lower() in field.lower().split(",") and len(words) >= 3:
+            try:
+                found.append(KnownKey(words[1], base64.b64decode(words[2]), None, file, number))
+            except ValueError:
+                continue
+    return found
+
+
+def _find_by_ssh_keygen(name: str, file: str) -> list[KnownKey]:
     done = subprocess.run(
         ["ssh-keygen", "-F", name, "-f", file], capture_output=True, check=False, stdin=subprocess.DEVNULL
     )

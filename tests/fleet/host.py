@@ -179,6 +179,8 @@ class TestHost:
         # sshd writes its title over its environment; so without a namespace its sessions are known by their parent.
         if self._sshd is not None and self._sshd.poll() is None:
             self._sessions.update(children(self._sshd.pid))
+        # The child watches over a child of its own, which holds the connection.
+        self._sessions.update(*[children(pid) for pid in self._sessions])
         self._sessions = {pid for pid in self._sessions if _comm(pid) == "sshd"}
         return sorted(self._sessions)
 

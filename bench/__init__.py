@@ -1,0 +1,1 @@
+"""Benchmarks: each command prints ratios against a peer, measured in one run."""
