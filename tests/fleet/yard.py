@@ -51,7 +51,8 @@ class Yard:
         self.subnet = _free_subnet(self.pid)
         if ROOT:
             Path("/run/sshd").mkdir(exist_ok=True)
-            sh("ip", "link", "add", self.bridge, "type", "bridge")
+            # A bridge without an address of its own takes a port's, and changes it under its hosts as ports come and go.
+            sh("ip", "link", "add", self.bridge, "address", "02:72:74:00:00:01", "type", "bridge")
             sh("ip", "addr", "add", f"{self.subnet}.1/24", "dev", self.bridge)
             sh("ip", "link", "set", self.bridge, "up")
         self.client_key = self.key("client_key")
