@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import signal
 import socket
 import subprocess
 import time
@@ -162,16 +164,33 @@ def _reach(hop: SshTarget, through: _Link | None) -> Any:
         ours, theirs = socket.socketpair()
         with theirs:
             # Its errors go to the terminal, as OpenSSH's do. A session of its own keeps Ctrl-C away from it.
-            subprocess.Popen(
+            command = subprocess.Popen(
                 ["sh", "-c", f"exec {hop.proxy_command}"],
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 start_new_session=True,
             )
-        return ours
+        return _ProxyCommand(ours, command)
     sock = socket.create_connection((hop.hostname, hop.port), timeout=hop.connect_timeout)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
+
+
+class _ProxyCommand:
+    """A socket to a ProxyCommand; closing it hangs up on the command too, as OpenSSH does: it might not notice."""
+
+    def __init__(self, sock: socket.socket, command: subprocess.Popen[bytes]) -> None:
+        self._sock = sock
+        self._command = command
+
+    def close(self) -> None:
+        self._sock.close()
+        if self._command.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._command.pid, signal.SIGHUP)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
 
 
 def _unreachable(hop: SshTarget, target: SshTarget, error: Exception) -> ConnectError:
