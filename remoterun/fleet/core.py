@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from remoterun.config.inventory import Inventory
-from remoterun.errors import ConnectError, UnknownJob, UsageError
+from remoterun.errors import ConnectError, UnknownHost, UnknownJob, UsageError
 from remoterun.fleet import control, launching, listing
 from remoterun.fleet.following import Follower, read_status
 from remoterun.fleet.local_state import LocalState
@@ -169,8 +169,12 @@ class Fleet:
     def _likely(self, job_id: str, remotes: tuple[Remote, ...]) -> tuple[Remote, ...]:
         """Where a whole id was seen before, ask only there."""
         memory = self.state.last_known().get(job_id)
-        likely = tuple(remote for remote in remotes if memory and remote.host.name == memory.get("host"))
-        return likely or remotes
+        if memory is None:
+            return remotes
+        try:
+            return (self.remote(self.inventory.select([str(memory.get("host"))])[0]),)
+        except UnknownHost:
+            return remotes
 
     def _dark(self, reference: str, found: listing.JobList) -> JobStatus:
         """A job that no reachable host has: what is remembered of it, if its host is among the dark ones."""

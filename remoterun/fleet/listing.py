@@ -86,6 +86,9 @@ def list_jobs(
         if answer.error is not None:
             unreachable.append((answer.remote.host.name, answer.error))
         jobs += answer.value or []
+    state.add_answered(
+        remote.host.name for remote in remotes if remote.host.name not in {name for name, _ in unreachable}
+    )
     once = _each_once(jobs)
     state.remember(_memory(job) for job in once if job.state is not JobState.UNKNOWN)
     dark = {name for name, _ in unreachable}

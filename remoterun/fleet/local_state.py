@@ -35,6 +35,13 @@ class LocalState:
         if known[:1] != (name,):
             self._write("hosts.json", [name, *(other for other in known if other != name)][:500])
 
+    def add_answered(self, names: Iterable[str]) -> None:
+        """Remember hosts that were looked at: later commands look there too."""
+        known = self.hosts_used()
+        new = [name for name in names if name not in known and name != "local"]
+        if new:
+            self._write("hosts.json", [*known, *new][:500])
+
     def last_known(self) -> dict[str, dict[str, Any]]:
         """The last state seen of each job, by id: for showing beside "unknown", with its age."""
         jobs = self._read("jobs.json")

@@ -7,7 +7,7 @@
 # Take the leases, then run. `flock -F` keeps the lock's descriptor open across exec, in the supervisor and
 # in the job's own first process, so a lease lives exactly as long as one of them: none can go stale.
 rr_supervise() {
-  local dir uuid
+  local dir uuid sampler code
   cd "$1" || exit 1
   if [ "${2-}" = stop ]; then
     rr_stop_job "$3" "$4"
@@ -23,20 +23,25 @@ rr_supervise() {
     return
   fi
   trap : HUP INT QUIT TERM
+  # Started here, outside of the locks: it must not hold them.
+  rr_sample_gpus >/dev/null 2>&1 &
+  sampler=$!
   set --
   for uuid in $(tr , ' ' <gpus); do
     rr_lease_mark "$dir" "$uuid" && set -- "$@" flock -n -F -E 76 "$dir/$uuid"
   done
   "$@" sh ./supervise.sh leased
+  code=$?
+  kill "$sampler" 2>/dev/null
   # 76 without a start: somebody else was quicker. Nothing ran.
-  if [ "$?" = 76 ] && [ ! -e start ]; then
+  if [ "$code" = 76 ] && [ ! -e start ]; then
     printf 'code=\nstate=failed\nrefused=gpus\nended=%s\n' "$(rr_now)" | rr_put exit
   fi
 }
 
 # Start, wait, end.
 rr_run() {
-  local job="$1" id code sampler
+  local job="$1" id code
   id=${job##*/}
   # A handler, not "ignore": ignored signals would stay ignored in the job, and Ctrl-C could not reach it.
   trap : HUP INT QUIT TERM
@@ -45,8 +50,6 @@ rr_run() {
     printf 'group=%s\nboot=%s\nhost=%s\nstarted=%s\n' "$(rr_group $$)" "$(rr_boot)" "$(rr_host)" "$(rr_now)"
   } | rr_put start
   rr_event "$job" running ''
-  rr_sample_gpus >/dev/null 2>&1 &
-  sampler=$!
   # The job is a foreground command, so that it inherits default signals; it writes its own pid first. It opens
   # the log itself: with a redirection here, this shell's own remarks on its end ("Killed") would land in it too.
   # shellcheck disable=SC2016
@@ -55,21 +58,26 @@ rr_run() {
     printf "main=%s\nmain_ticks=%s\n" "$$" "$1" >main.tmp && mv -f main.tmp main
     exec sh ./run.sh'
   code=$?
-  kill "$sampler" 2>/dev/null
   rr_end_leftovers "$id"
   rr_record_exit "$job" "$code"
 }
 
 # Utilisation over the whole run, for this job's GPUs only: one line for each GPU every 15 s.
 rr_sample_gpus() {
-  local uuids
-  trap - HUP INT QUIT TERM
+  local uuids pause=0
+  trap - HUP INT QUIT
+  trap 'kill "$pause" 2>/dev/null; exit 0' TERM
   uuids=$(rr_line gpus)
   [ -n "$uuids" ] && command -v nvidia-smi || return 0
-  while :; do
+  while [ ! -e exit ]; do
     timeout -k 2 20 nvidia-smi -i "$uuids" --format=csv,noheader,nounits \
       --query-gpu=timestamp,index,uuid,utilization.gpu,memory.used,temperature.gpu,power.draw >>gpu.csv </dev/null
-    sleep 15
+    sleep 15 &
+    pause=$!
+    wait "$pause"
+    # Whoever started this may have been killed: it ends with the job.
+    rr_alive "$(rr_get start supervisor)" "$(rr_get start supervisor_ticks)" ||
+      rr_alive "$(rr_get main main)" "$(rr_get main main_ticks)" || return 0
   done
 }
 

@@ -23,6 +23,7 @@ _ESCAPES = re.compile(rb"|".join((_CSI, _STRING, _SHORT)))
 _HARMLESS = re.compile(rb"\x1b\[[0-9;:]*m|\x1b\[[0-2]?K|\x1b\[\d{0,2}[AB]")
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
 _OPEN_ESCAPE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]{0,4096}\x1b?|[ -/]*)?\Z")
+_STRING_BEGINS = re.compile(rb"\x1b[\]PX^_]")
 _LONGEST = 1 << 16
 
 
@@ -56,7 +57,7 @@ class LogText:
     def finish(self) -> None:
         """Show what is still held back; on a terminal, leave a line that was not ended."""
         held, self._held = self._held, b""
-        rest = _ESCAPES.sub(b"", held).replace(b"\x1b", b"")
+        rest = _ESCAPES.sub(b"", held).replace(b"\x1b", b"").decode("utf-8", "replace").encode()
         bars, self._bars = self._bars + rest, b""
         shown = bars if self.raw or self.terminal else _last_state(bars)
         if shown:
@@ -108,6 +109,10 @@ def _last_state(line: bytes) -> bytes:
 
 def _incomplete(data: bytes) -> int:
     """How many bytes at the end begin a character or a control sequence that is not whole yet."""
+    strings = list(_STRING_BEGINS.finditer(data, max(0, len(data) - 4200)))
+    begun = strings[-1] if strings else None
+    if begun and not re.search(rb"\x07|\x1b", data[begun.end() :].rstrip(b"\x1b")):
+        return len(data) - begun.start()
     escape = data.rfind(b"\x1b", max(0, len(data) - 4200))
     if escape >= 0 and _OPEN_ESCAPE.match(data, escape):
         return len(data) - escape

@@ -82,8 +82,10 @@ def test_a_proxycommand_carries_the_connection(fleet: Fleet, client: Client) -> 
         "import os, socket, sys, threading\n"
         "s = socket.create_connection((sys.argv[1], int(sys.argv[2])))\n"
         "def up():\n"
-        "    while data := os.read(0, 65536): s.sendall(data)\n"
-        "    s.shutdown(socket.SHUT_WR)\n"
+        "    try:\n"
+        "        while data := os.read(0, 65536): s.sendall(data)\n"
+        "        s.shutdown(socket.SHUT_WR)\n"
+        "    except OSError: pass\n"
         "threading.Thread(target=up, daemon=True).start()\n"
         "while data := s.recv(65536): os.write(1, data)\n",
     )
