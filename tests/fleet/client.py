@@ -60,7 +60,8 @@ class Client:
             "XDG_CACHE_HOME": str(self.home / ".cache"),
             "XDG_DATA_HOME": str(self.home / ".local" / "share"),
             "PYTHONPATH": str(REPOSITORY),
-            "COVERAGE_PROCESS_START": os.environ.get("COVERAGE_PROCESS_START", ""),
+            # Where the tests' coverage is measured, that of the command line is too.
+            **{name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")},
         }
         self._terminals: list[Terminal] = []
         self._started: list[subprocess.Popen[bytes]] = []
