@@ -7,10 +7,11 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from remoterun.config.inventory import Inventory
 from remoterun.errors import ConnectError, UnknownHost, UnknownJob, UsageError
-from remoterun.fleet import control, launching, listing
+from remoterun.fleet import control, listing
 from remoterun.fleet.following import Follower, read_status
 from remoterun.fleet.local_state import LocalState
 from remoterun.host.project import find_project
@@ -20,6 +21,9 @@ from remoterun.model.host import EMPTY, Host
 from remoterun.model.job import Command, JobSpec, JobState, JobStatus
 from remoterun.plan import ids
 from remoterun.transport.factory import Prompt, make_transport
+
+if TYPE_CHECKING:
+    from remoterun.fleet import launching
 
 Notice = Callable[[str], None]
 
@@ -124,6 +128,9 @@ class Fleet:
         self, spec: JobSpec, hosts: Sequence[str], folder: Path, force_project: str | None = None
     ) -> Iterator[launching.Started]:
         """Launch, with the connection kept open inside the ``with`` for the log to be followed."""
+        # Reading trees and making plans costs a tenth of a second to import; only launches need it.
+        from remoterun.fleet import launching
+
         request = self._request(spec, folder, force_project)
         with launching.launched(self.launch_host(hosts), request) as started:
             yield started
@@ -133,11 +140,15 @@ class Fleet:
         self, spec: JobSpec, hosts: Sequence[str], folder: Path, force_project: str | None = None
     ) -> Iterator[launching.Prepared]:
         """The same, less the last call: nothing is touched."""
+        from remoterun.fleet import launching
+
         request = self._request(spec, folder, force_project)
         with launching.planned(self.launch_host(hosts), request) as prepared:
             yield prepared
 
     def _request(self, spec: JobSpec, folder: Path, force_project: str | None) -> launching.LaunchRequest:
+        from remoterun.fleet import launching
+
         ids.check_name(spec.name)
         return launching.LaunchRequest(spec, folder, self.state, force_project, self.notice)
 
