@@ -27,6 +27,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "rm": ("rm", "Remove ended jobs' files."),
     "gpus": ("gpus", "Every GPU on every host: who, what, how busy."),
     "hosts": ("hosts", "The hosts: reachability, GPUs, load, disk."),
+    "doctor": ("doctor", "Check everything that a job needs; each failure with its fix."),
     "exec": ("exec", "Run a command on hosts."),
     "shell": ("shell", "A login shell on a host."),
     "init": ("init", "Write hosts.yaml from the SSH configuration."),

@@ -285,7 +285,7 @@ def _start(remote: Remote, conversation: Conversation, prepared: Prepared) -> St
         conversation.ask("rr_remove", [plan.paths.workdir, plan.id, ""], libraries=["lib", "jobs"])
         raise GpusTaken(
             f"somebody took GPU {', '.join(map(str, plan.gpus.indices))} of {remote.host.name} a moment before",
-            hint="try again, or wait for them: --wait",
+            hint="remoterun gpus shows who; try again, or choose others",
             host=remote.host.name,
         )
     if status.started is None and status.exit_code is None:

@@ -44,7 +44,7 @@ class Remote:
         said = reply.error_text or f"status {reply.status}"
         hint = "remoterun doctor"
         if "No space left" in said or "quota" in said.lower():
-            hint = "make room there: remoterun gc, or another workdir in hosts.yaml"
+            hint = "make room there (remoterun rm removes ended jobs), or name another workdir in hosts.yaml"
         elif "Permission denied" in said or "Read-only file system" in said:
             hint = "name a folder that this login may write: workdir in hosts.yaml"
         return HostError(f"{doing} failed on {self.host.name}: {said}", hint=hint, host=self.host.name)

@@ -92,7 +92,7 @@ def _everything(report: GpuReport) -> GpuChoice:
         ways = [f"--gpus {free} takes those that are free"] if free else []
         raise GpusTaken(
             f"{len(taken)} of {len(wanted)} GPUs are taken: {_holders(taken)}",
-            hint=", ".join([*ways, "--wait waits for all of them", "--gpus none runs on the CPU"]),
+            hint=", ".join([*ways, "--gpus none runs on the CPU", "remoterun ps shows the jobs that hold them"]),
         )
     if not wanted:
         raise PlanError(
@@ -113,7 +113,7 @@ def _some(count: int, report: GpuReport, seed: int) -> GpuChoice:
         ways = [f"--gpus {len(free)}"] if free else []
         raise GpusTaken(
             f"--gpus {count}: {len(free)} free, the others are taken: {_holders(taken)}",
-            hint=", ".join([*ways, "--wait waits for them"]),
+            hint=", ".join([*ways, "remoterun ps shows the jobs that hold them"]),
         )
     # Emptiest first within one model, the model with the most free cards first, ties by the seed.
     models: dict[str | None, list[Gpu]] = {}
@@ -140,7 +140,7 @@ def _named(request: GpuRequest, report: GpuReport) -> GpuChoice:
     if taken:
         raise GpusTaken(
             f"GPU {', '.join(str(gpu.index) for gpu in taken)} is taken: {_holders(taken)}",
-            hint="choose others (remoterun gpus), or --wait",
+            hint="choose others: remoterun gpus",
         )
     # A display card or one with an odd mode may be named; a broken one, and a split one, cannot work.
     bad = [gpu for gpu in chosen if gpu.state in (GpuState.ERROR, GpuState.LOST, GpuState.MIG) or gpu.uuid is None]

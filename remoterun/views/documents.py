@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from remoterun.errors import RemoterunError
+from remoterun.host.checks import Check
 from remoterun.model.facts import Facts
 from remoterun.model.gpu import Gpu
 from remoterun.model.job import JobStatus
@@ -156,3 +157,18 @@ def host_object(name: str, facts: Facts | None, error: RemoterunError | None, ex
 
 def _mib(kib: int | None) -> int | None:
     return None if kib is None else kib // 1024
+
+
+def doctor_document(found: Mapping[str, Sequence[Check]]) -> Document:
+    """``doctor``."""
+    hosts = [
+        {
+            "host": name,
+            "ok": all(check.ok is not False for check in checks),
+            "checks": [
+                {"name": check.name, "ok": check.ok, "found": check.found, "fix": check.fix or None} for check in checks
+            ],
+        }
+        for name, checks in found.items()
+    ]
+    return {"schema": SCHEMA, "hosts": hosts}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 
 from remoterun.errors import RemoterunError
+from remoterun.host.checks import Check
 from remoterun.model.facts import Facts
 from remoterun.model.gpu import Gpu, GpuState
 from remoterun.model.job import JobState, JobStatus
@@ -199,3 +200,17 @@ def local_time(time: datetime | None) -> str:
 def now() -> datetime:
     """Now, in UTC."""
     return datetime.now(timezone.utc)
+
+
+def doctor_text(found: Mapping[str, Sequence[Check]], *, colour: bool) -> str:
+    """``doctor``: a line for each check, its fix beneath."""
+    lines = []
+    for name, checks in found.items():
+        lines.append(name)
+        for check in checks:
+            mark, code = {True: ("ok  ", "32"), False: ("FAIL", "31"), None: ("note", "33")}[check.ok]
+            shown = f"\033[{code}m{mark}\033[0m" if colour else mark
+            lines.append(f"  {shown} {check.name}: {printable(check.found)}")
+            if check.fix:
+                lines.append(f"       {printable(check.fix)}")
+    return "\n".join(lines) + "\n"

@@ -42,7 +42,6 @@ def test_a_job_gets_its_cards_by_uuid_and_holds_them(host: TestHost, client: Cli
     assert done.returncode == 255
     assert first in done.stderr
     assert "--gpus 2" in done.stderr
-    assert "--wait" in done.stderr
     second = launch(client, host, "--gpus", "2", *show)
     record = json.loads(client.run("status", second, "--json", check=True).stdout)["job"]
     assert sorted(record["gpus"]) == sorted([uuids[0], uuids[2]])
@@ -139,3 +138,21 @@ def test_use_over_the_run_is_sampled_on_the_host(host: TestHost, client: Client)
             break
         time.sleep(0.1)
     assert cards(2, host.name)[1].uuid in sampled
+
+
+def test_doctor_names_each_failure_with_its_fix(host: TestHost, client: Client) -> None:
+    host.nvidia.show(cards(2, host.name))
+    (client.project / "hosts.yaml").write_text(f"hosts:\n  {host.name}: {{gpus: 8, tmux: /no/tmux}}\n")
+    done = client.run("doctor", host.name, "--json")
+    assert done.returncode == 1
+    checks = {check["name"]: check for check in json.loads(done.stdout)["hosts"][0]["checks"]}
+    assert checks["connection"]["ok"] is True
+    assert checks["flock"]["ok"] is True
+    for name, words in (("gpus", "hosts.yaml says 8"), ("tmux", "not in")):
+        assert checks[name]["ok"] is False
+        assert words in checks[name]["found"]
+        assert checks[name]["fix"]
+    host.cut()
+    done = client.run("doctor", host.name)
+    assert done.returncode == 1
+    assert "FAIL connection" in done.stdout
