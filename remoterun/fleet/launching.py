@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -108,11 +108,13 @@ def read_source(project: Project, state: LocalState) -> Source:
     return Source(project, tree, listed.warnings + tree.skipped)
 
 
-def check_script(spec: JobSpec, source: Source) -> None:
-    """Refuse a script that is not part of what is sent."""
+def find_script(spec: JobSpec, source: Source) -> JobSpec:
+    """``spec`` with its script as a path from the launch's folder. Raises UsageError for one that is not sent."""
     if spec.command.kind != "script":
-        return
+        return spec
     target = spec.command.target
+    if os.path.isabs(target) and Path(target).resolve().is_relative_to(source.root):
+        target = os.path.relpath(Path(target).resolve(), source.root / source.project.folder)
     inside = os.path.normpath(os.path.join(source.project.folder, target))
     if inside.startswith("../") or os.path.isabs(target):
         raise UsageError(
@@ -129,6 +131,7 @@ def check_script(spec: JobSpec, source: Source) -> None:
             f"{target} is neither a .py script nor executable",
             hint=f"chmod +x {target}, or name its interpreter: remoterun launch -- bash {target}",
         )
+    return replace(spec, command=replace(spec.command, target=target))
 
 
 @contextmanager
@@ -164,8 +167,8 @@ def _prepared(remote: Remote, request: LaunchRequest) -> Iterator[tuple[Conversa
         with remote.converse(but_first=finding.result) as conversation:
             facts = look(remote, conversation, finding.result().key, request.spec.python)
             source = reading.result()
-            check_script(request.spec, source)
-            yield conversation, _prepare(remote, conversation, request, source, facts)
+            found = replace(request, spec=find_script(request.spec, source))
+            yield conversation, _prepare(remote, conversation, found, source, facts)
 
 
 def _prepare(

@@ -98,7 +98,7 @@ class Conversation:
         text.append(shell.request(function, arguments, self._nonce, self._sent))
         data = "".join(text).encode("utf-8", "surrogateescape")
         if payload is None:
-            self._pipe.send(data)
+            self._send_all(data, ())
         else:
             self._sender = threading.Thread(target=self._send_all, args=(data, payload), daemon=True)
             self._sender.start()

@@ -45,7 +45,7 @@ class Remote:
         hint = "remoterun doctor"
         if "No space left" in said or "quota" in said.lower():
             hint = "make room there (remoterun rm removes ended jobs), or name another workdir in hosts.yaml"
-        elif "Permission denied" in said or "Read-only file system" in said:
+        elif any(words in said for words in ("Permission denied", "Read-only file system", "cannot create directory")):
             hint = "name a folder that this login may write: workdir in hosts.yaml"
         return HostError(f"{doing} failed on {self.host.name}: {said}", hint=hint, host=self.host.name)
 

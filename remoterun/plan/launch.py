@@ -104,17 +104,7 @@ def make_plan(
     paths = JobPaths(facts.workdir, job_id)
     nproc = spec.nproc_per_node or max(1, len(gpus.uuids))
     argv = _argv(spec, host, facts, paths, nproc)
-    environment: dict[str, str] = {}
-    if spec.command.torchrun:
-        environment.update(torchrun_environment(nproc, facts.cpus))
-    environment |= {"PYTHONUNBUFFERED": "1"}
-    environment |= cuda_environment(gpus)
-    environment |= host.env
-    environment |= {
-        "REMOTERUN_JOB": job_id,
-        "REMOTERUN_OUT": paths.file("out"),
-        "REMOTERUN_ATTEMPT": "1",
-    }
+    environment = _environment(spec, host, facts, paths, gpus, nproc)
     warnings = _warnings(facts, host)
     plan = LaunchPlan(
         id=job_id,
@@ -147,6 +137,24 @@ def make_plan(
         # sh/signals.sh must know that the job's first process is torchrun.
         files.append(PlanFile("torchrun", ""))
     return replace(plan, files=tuple(files))
+
+
+def _environment(
+    spec: JobSpec, host: Host, facts: Facts, paths: JobPaths, gpus: GpuChoice, nproc: int
+) -> dict[str, str]:
+    """What the job gets over its login's environment; the host's own settings win over ours."""
+    environment: dict[str, str] = {}
+    if spec.command.torchrun:
+        environment.update(torchrun_environment(nproc, facts.cpus))
+    environment |= {"PYTHONUNBUFFERED": "1"}
+    environment |= cuda_environment(gpus)
+    environment |= host.env
+    environment |= {
+        "REMOTERUN_JOB": paths.id,
+        "REMOTERUN_OUT": paths.file("out"),
+        "REMOTERUN_ATTEMPT": "1",
+    }
+    return environment
 
 
 def _argv(spec: JobSpec, host: Host, facts: Facts, paths: JobPaths, nproc: int) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ rr_start() {
   # The one who asked may vanish at any moment: from the rename on the job starts all the same.
   # A handler, not "ignore": the job must not inherit it.
   trap : PIPE HUP
-  if ! mkdir -p "$work/jobs" "$work/trees/$key" 2>&1; then return 75; fi
+  mkdir -p "$work/jobs" "$work/trees/$key" || return 75
   cd "$work" || return 75
   rr_sweep jobs
   rr_sweep "trees/$key"

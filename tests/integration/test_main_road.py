@@ -438,3 +438,49 @@ def test_failures_in_json_have_a_code_and_a_hint(client: Client, tmp_path: Path)
     assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "usage")
     done = client.run("ps", "--json", "-H", "nowhere.invalid")
     assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "unknown-host")
+
+
+def test_the_job_starts_in_the_launchs_own_folder_of_the_project(host: TestHost, client: Client) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=client.project, check=True)
+    script = client.script("sub/dir/b.sh", "#!/bin/sh\npwd\ncat ../../top\n")
+    client.script("top", "from the top\n")
+    root, client.project = client.project, client.project / "sub"
+    for target in ("dir/b.sh", str(script)):
+        done = client.run("launch", "-H", host.name, target)
+        assert done.returncode == 1, "cat runs in sub/, from where ../../top is not there"
+        assert done.stdout.splitlines()[0].endswith("/code/sub")
+    client.project = root / "sub" / "dir"
+    done = client.run("launch", "-H", host.name, "b.sh", check=True)
+    assert done.stdout.splitlines()[1] == "from the top"
+    client.project = root
+    for outside in ("/bin/true", "../x.sh"):
+        assert client.run("launch", "-H", host.name, outside).returncode == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_full_disk_and_a_folder_without_permission_are_named_and_leave_nothing(
+    fleet: Callable[..., list[TestHost]], client: Client
+) -> None:
+    client.script("b.sh", "#!/bin/sh\necho ran\n")
+    client.script("big", os.urandom(3_000_000).hex())
+    small = client.folder / "small"
+    small.mkdir()
+    # Before the host is made: it has mounts of its own from then on.
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=777", "none", str(small)], check=True)
+    try:
+        host = fleet(1)[0]
+        client.knows([host])
+        (client.project / "hosts.yaml").write_text(f"hosts:\n  {host.name}: {{workdir: {small}/w}}\n")
+        done = client.run("launch", "-H", host.name, "b.sh")
+        assert done.returncode == 255
+        assert "No space left" in done.stderr
+        assert "free KiB" in done.stderr
+        assert client.run("ps", "-H", host.name, "--json", check=True).stdout.count('"id"') == 0
+        assert host.sh(f"find {small}/w -type f | wc -l").stdout.strip() == "0"
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
+    (client.project / "hosts.yaml").write_text(f"hosts:\n  {host.name}: {{workdir: /proc/w}}\n")
+    done = client.run("launch", "-H", host.name, "b.sh")
+    assert done.returncode == 255
+    assert "/proc/w" in done.stderr
+    assert "workdir" in done.stderr
