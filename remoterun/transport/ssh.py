@@ -34,6 +34,7 @@ logging.getLogger("paramiko").propagate = False
 _WINDOW = 16 << 20
 _PACKET = 32768
 _TICK_S = 1.0
+_CHANNEL_REQUEST = 98
 
 
 class _Transport(paramiko.Transport):
@@ -240,7 +241,7 @@ class SshConnection:
             channel = self.last.transport.open_session(
                 window_size=_WINDOW, max_packet_size=_PACKET, timeout=max(30.0, self.last.target.connect_timeout)
             )
-            channel.exec_command(command)
+            self._exec(channel, command)
         except paramiko.ChannelException as error:
             raise ConnectError(
                 f"{self.host_name} refuses another session: {error.text}",
@@ -253,6 +254,17 @@ class SshConnection:
         pipe = SshPipe(self, channel)
         self._pipes.append(pipe)
         return pipe
+
+    def _exec(self, channel: paramiko.Channel, command: str) -> None:
+        """Ask for ``command`` without waiting for the answer (RFC 4254, 6.5, want reply: false), which paramiko's own
+        call would do: input may follow at once, a round trip earlier. A refusal closes the channel."""
+        message = paramiko.Message()
+        message.add_byte(bytes([_CHANNEL_REQUEST]))
+        message.add_int(channel.remote_chanid)
+        message.add_string("exec")
+        message.add_boolean(False)
+        message.add_string(command)
+        self.last.transport._send_user_message(message)  # type: ignore[attr-defined]
 
     def lost(self) -> LinkLost:
         """The error of a dead connection."""
