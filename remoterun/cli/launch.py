@@ -16,8 +16,27 @@ if TYPE_CHECKING:
     from remoterun.model.job import JobSpec
 
 
+class LaunchCommand(click.Command):
+    """Everything behind SCRIPT belongs to the script (click sees to that), and everything behind -m MODULE to the
+    module, whatever options of ours it looks like."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put ``--`` behind the module's name."""
+        flags = {name: option for option in self.params if isinstance(option, click.Option) for name in option.opts}
+        at = 0
+        while at < len(args) and args[at].startswith("-") and args[at] != "--":
+            name, has_value, _ = args[at].partition("=")
+            option = flags.get(name)
+            takes_next = option is not None and not option.is_flag and not has_value
+            at += 2 if takes_next else 1
+            if option is not None and option.name == "module":
+                return super().parse_args(ctx, [*args[:at], "--", *args[at:]])
+        return super().parse_args(ctx, args)
+
+
 @click.command(
     "launch",
+    cls=LaunchCommand,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
 )
