@@ -19,7 +19,7 @@ def until_end(fleet: Fleet, started: Started) -> int:
     """Show the log of a job that was just started, to its end."""
     from remoterun.fleet.following import Follower
 
-    remote = fleet.remote(fleet.inventory.select([started.plan.host])[0])
+    remote = fleet.remote(fleet.inventory.host(started.plan.host))
     follower = Follower(remote, started.plan.id, 0, fleet.notice)
     return show(follower.chunks(started.conversation, started.follow), started.plan.id)
 

@@ -25,7 +25,7 @@ from remoterun.errors import UsageError
 def command(app: App, output: str, force: bool) -> None:
     """Write a hosts.yaml from the hosts of the SSH configuration, to edit."""
     from remoterun.config.init import render
-    from remoterun.config.ssh_config import ssh_config_hosts
+    from remoterun.config.ssh_names import ssh_config_hosts
 
     target = Path(output)
     if target.exists() and not force:

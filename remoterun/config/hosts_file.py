@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import functools
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from remoterun.errors import ConfigError
-from remoterun.model.host import DataSource, Host
-
-# A yaml.Node; its annotations do not know the attributes of its kinds.
-Node = Any
+from remoterun.config import destination, selection, ssh_names, yaml_nodes
+from remoterun.config.host_reader import LOCAL, HostReader, check_name, jump_words, merge
+from remoterun.config.yaml_nodes import Entry, Node
+from remoterun.errors import ConfigError, UsageError
+from remoterun.model.host import Host
 
 FILE_NAME = "hosts.yaml"
-LOCAL = Host("local", transport="local", runtime="none")
-DATA_KINDS = ("path", "upload", "sshfs", "rclone", "nfs")
-RUNTIMES = ("auto", "docker", "podman", "none")
-_HOST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
-_SIZE = re.compile(r"\d+(\.\d+)?\s*[bkmgtBKMGT]?")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
 class HostsFile:
-    """What hosts.yaml says, checked. ``default_host`` is what launch takes without -H."""
+    """What hosts.yaml says, checked. ``default_host`` is what launch takes without -H; ``defaults`` are fields of
+    Host for names that stand only in the SSH configuration."""
 
-    hosts: Mapping[str, Host] = field(default_factory=lambda: {"local": LOCAL})
+    hosts: Mapping[str, Host] = field(default_factory=lambda: {LOCAL.name: LOCAL})
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     default_host: str | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -37,228 +33,136 @@ class HostsFile:
 
 def find(explicit: str | None, environ: Mapping[str, str], folder: Path, user_folder: Path) -> Path | None:
     """The file, by contract §4: named, ``$REMOTERUN_HOSTS``, here and above up to the repository root, the
-    user's configuration folder. Raises ConfigError when a named one is not there."""
+    user's configuration folder. Outside a repository only this folder is looked into: a file further up is
+    somebody else's. Raises ConfigError when a named one is not there."""
     named = explicit or environ.get("REMOTERUN_HOSTS")
     if named:
         file = Path(named).expanduser()
-        if not file.is_file():
+        if not _is_file(file):
             origin = "--hosts-file" if explicit else "$REMOTERUN_HOSTS"
-            raise ConfigError(f"{named}, which {origin} names, is not a file", hint="remoterun init writes one")
+            what = "is no file" if os.path.lexists(file) else "is not there"
+            raise ConfigError(f"{named}, which {origin} names, {what}", hint="remoterun init writes one")
         return file
-    for place in (folder, *folder.parents):
-        if (place / FILE_NAME).is_file():
+    places = [folder, *folder.parents]
+    root = next((number for number, place in enumerate(places) if os.path.lexists(place / ".git")), 0)
+    for place in (*places[: root + 1], user_folder):
+        if _is_file(place / FILE_NAME):
             return place / FILE_NAME
-        if (place / ".git").exists():
-            break
-    file = user_folder / FILE_NAME
-    return file if file.is_file() else None
+    return None
+
+
+def _is_file(file: Path) -> bool:
+    try:
+        return file.is_file()
+    except OSError:
+        # A folder on the way that may not be searched.
+        return False
 
 
 def read(file: Path) -> HostsFile:
     """The file's content. Raises ConfigError with file:line:column."""
-    import yaml
-
-    try:
-        text = file.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise ConfigError(f"{file}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file}: byte {error.start} is not UTF-8") from None
-    try:
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        root = yaml.compose(text, Loader=loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else str(file)
-        hint = "indent with spaces" if "\t" in text else ""
-        raise ConfigError(f"{where}: {error.problem or 'not YAML'}", hint=hint) from None
-    except (yaml.YAMLError, ValueError) as error:
-        raise ConfigError(f"{file}: {error}") from None
-    return _Reader(file).document(root)
+    root = yaml_nodes.compose(file)
+    return _Document(file).read(root) if root is not None else HostsFile(source=str(file))
 
 
-class _Reader:
-    """Turns nodes into values; knows the file's name for its errors."""
+class _Document(HostReader):
+    """The file as a whole."""
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def fail(self, node: Node, text: str, hint: str = "") -> NoReturn:
-        mark = node.start_mark
-        raise ConfigError(f"{self.file}:{mark.line + 1}:{mark.column + 1}: {text}", hint=hint)
-
-    def document(self, root: Node | None) -> HostsFile:
-        if root is None:
-            return HostsFile(source=str(self.file))
-        top = self.mapping(root, "hosts.yaml", ("defaults", "hosts", "groups", "keep"))
-        defaults = self.defaults(top["defaults"]) if "defaults" in top else {}
+    def read(self, root: Node) -> HostsFile:
+        top = self.mapping(root, "hosts.yaml", ("defaults", "hosts", "groups"))
+        defaults = self.defaults(top["defaults"].value) if "defaults" in top else {}
         default_host = defaults.pop("host", None)
-        hosts: dict[str, Host] = {}
-        if "hosts" in top:
-            for name, node in self.mapping(top["hosts"], "hosts", None).items():
-                hosts[name] = self.host(name, node, top["hosts"], defaults)
-        hosts.setdefault("local", LOCAL)
-        groups = self.groups(top["groups"], hosts) if "groups" in top else {}
+        entries = self.mapping(top["hosts"].value, "hosts") if "hosts" in top else {}
+        hosts = {name: self.host(name, entry, defaults) for name, entry in entries.items()}
+        if LOCAL.name not in hosts:
+            # The same as though the contract's line for it stood there.
+            hosts = {LOCAL.name: merge(LOCAL.name, {"transport": "local", "runtime": "none"}, defaults), **hosts}
+        hosts |= {name: self._with_hops(hosts[name], hosts, entry, ()) for name, entry in entries.items()}
+        groups = self._groups(top["groups"].value, hosts) if "groups" in top else {}
         return HostsFile(hosts, groups, default_host, defaults, str(self.file))
 
-    def mapping(self, node: Node, what: str, known: tuple[str, ...] | None) -> dict[str, Node]:
-        """A mapping's nodes by key; ``known`` keys only, where given. An empty value is an empty mapping."""
-        if node.id == "scalar" and node.value in ("", "~", "null"):
-            return {}
-        if node.id != "mapping":
-            self.fail(node, f"{what} must be a mapping (key: value lines)")
-        found: dict[str, Node] = {}
-        for key, value in node.value:
-            name = key.value if key.id == "scalar" else None
-            if not isinstance(name, str):
-                self.fail(key, f"a key of {what} must be a word")
-            if name in found:
-                self.fail(key, f"{name!r} stands twice in {what}")
-            if known is not None and name not in known:
-                near = get_close_matches(name, known, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
-                self.fail(key, f"unknown key {name!r} in {what}", hint)
-            found[name] = value
-        return found
+    def _with_hops(self, host: Host, hosts: Mapping[str, Host], entry: Entry, above: tuple[str, ...]) -> Host:
+        """``hops`` filled in where the jump names a host of this file, which has settings of its own here."""
+        if host.jump is None or host.jump.lower() == "none":
+            return host
+        words = [destination.parse(word) for word in jump_words(host.jump)]
+        if not any(word.host in hosts for word in words):
+            return host
+        hops = []
+        for number, word in enumerate(words):
+            if word.host in (*above, host.name):
+                way = " → ".join((*above, host.name, word.host))
+                self.fail(entry.key, f"the jump of {host.name} runs in a circle: {way}")
+            hop = hosts.get(word.host, Host(word.host))
+            if hop.transport == "local":
+                self.fail(entry.key, f"the jump of {host.name} goes through {hop.name}, which is this machine")
+            hop = replace(hop, user=word.user or hop.user, port=word.port or hop.port)
+            # As with ProxyJump: only the first hop is reached by a way of its own.
+            hop = replace(hop, jump="none") if number else self._with_hops(hop, hosts, entry, (*above, host.name))
+            hops.append(hop)
+        return replace(host, hops=tuple(hops))
 
-    def text(self, node: Node, what: str) -> str:
-        if node.id != "scalar":
-            self.fail(node, f"{what} must be one word or line")
-        if not node.value:
-            self.fail(node, f"{what} is empty")
-        return str(node.value)
-
-    def number(self, node: Node, what: str, low: int, high: int) -> int:
-        text = self.text(node, what)
-        if not re.fullmatch(r"\d{1,9}", text) or not low <= int(text) <= high:
-            self.fail(node, f"{what} must be a number from {low} to {high}, not {text!r}")
-        return int(text)
-
-    def one_of(self, node: Node, what: str, words: tuple[str, ...]) -> str:
-        text = self.text(node, what)
-        if text not in words:
-            near = get_close_matches(text, words, 1)
-            self.fail(
-                node, f"{what} is one of {', '.join(words)}, not {text!r}", f"did you mean {near[0]!r}?" if near else ""
-            )
-        return text
-
-    def words(self, node: Node, what: str) -> tuple[str, ...]:
-        if node.id == "scalar":
-            return (self.text(node, what),)
-        if node.id != "sequence":
-            self.fail(node, f"{what} must be a list")
-        return tuple(self.text(item, f"an entry of {what}") for item in node.value)
-
-    def env(self, node: Node, what: str) -> dict[str, str]:
-        values: dict[str, str] = {}
-        for key, value in self.mapping(node, what, None).items():
-            if not _VARIABLE.fullmatch(key):
-                self.fail(value, f"{key!r} is no name of an environment variable")
-            if value.id != "scalar":
-                self.fail(value, f"{key} must be one value")
-            if value.tag.endswith(":bool"):
-                self.fail(
-                    value, f"{key}: YAML reads {value.value} as true or false", f'put it in quotes: "{value.value}"'
-                )
-            values[key] = str(value.value)
-        return values
-
-    def size(self, node: Node, what: str) -> str:
-        text = self.text(node, what)
-        if not _SIZE.fullmatch(text):
-            self.fail(node, f"{what} must be a size such as 16g, not {text!r}")
-        return text
-
-    def data(self, node: Node, what: str) -> tuple[DataSource, ...]:
-        found = []
-        for name, entry in self.mapping(node, what, None).items():
-            if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
-                self.fail(entry, f"{name!r} cannot name data", "letters, digits, _ and -")
-            values = self.mapping(entry, f"data {name}", (*DATA_KINDS, "mount", "mode"))
-            kinds = [kind for kind in DATA_KINDS if kind in values]
-            if len(kinds) != 1:
-                self.fail(entry, f"data {name} needs exactly one of {', '.join(DATA_KINDS)}")
-            kind = kinds[0]
-            source = self.text(values[kind], f"{kind} of data {name}")
-            mount = self.text(values["mount"], f"mount of data {name}") if "mount" in values else f"/data/{name}"
-            if not mount.startswith("/"):
-                self.fail(values["mount"], f"mount of data {name} must be an absolute path, not {mount!r}")
-            mode = self.one_of(values["mode"], f"mode of data {name}", ("ro", "rw")) if "mode" in values else "ro"
-            found.append(DataSource(name, kind, source, mount, mode))
-        return tuple(found)
-
-    def fields(self) -> dict[str, Callable[[Node, str], Any]]:
-        """How each key of a host (and, but for those of one machine, of the defaults) is read."""
-        return {
-            "transport": lambda node, what: self.one_of(node, what, ("ssh", "local")),
-            "address": self.text,
-            "user": self.text,
-            "port": lambda node, what: self.number(node, what, 1, 65535),
-            "identity_file": self.text,
-            "jump": self.text,
-            "gpus": lambda node, what: self.number(node, what, 0, 1024),
-            "tags": self.words,
-            "env": self.env,
-            "interface": self.text,
-            "data": self.data,
-            "runtime": lambda node, what: self.one_of(node, what, RUNTIMES),
-            "image": self.text,
-            "shm_size": self.size,
-            "workdir": self.workdir,
-            "python": self.text,
-            "setup": self.text,
-            "path": self.words,
-            "tmux": self.text,
-        }
-
-    def workdir(self, node: Node, what: str) -> str:
-        text = self.text(node, what)
-        if not text.startswith(("/", "~/", "~")) or (text.startswith("~") and text[1:2] not in ("", "/")):
-            self.fail(node, f"{what} must begin with / or ~/, not be {text!r}")
-        if text.rstrip("/") in ("", "~"):
-            self.fail(
-                node, f"{what} {text!r} would be the whole home folder or disk", "a folder of its own: ~/.remoterun"
-            )
-        return text
-
-    def defaults(self, node: Node) -> dict[str, Any]:
-        of_one_machine = ("transport", "address", "gpus", "tags", "interface")
-        fields = {key: read for key, read in self.fields().items() if key not in of_one_machine}
-        values = self.mapping(node, "defaults", ("host", *fields))
-        found = {key: fields[key](value, f"{key} in defaults") for key, value in values.items() if key != "host"}
-        if "host" in values:
-            found["host"] = self.text(values["host"], "host in defaults")
-        return found
-
-    def host(self, name: str, node: Node, place: Node, defaults: Mapping[str, Any]) -> Host:
-        if not _HOST_NAME.fullmatch(name):
-            where = next(key for key, _ in place.value if key.value == name)
-            self.fail(
-                where,
-                f"{name!r} cannot name a host",
-                "letters, digits, '.', '_' and '-'; @, [ and * have meanings of their own",
-            )
-        fields = self.fields()
-        values = self.mapping(node, f"host {name}", tuple(fields))
-        found = {key: fields[key](value, f"{key} of {name}") for key, value in values.items()}
-        merged = {**defaults, **found}
-        merged["env"] = {**defaults.get("env", {}), **found.get("env", {})}
-        if found.get("transport") == "local" and "runtime" not in merged:
-            merged["runtime"] = "none"
-        return Host(name, **merged)
-
-    def groups(self, node: Node, hosts: Mapping[str, Host]) -> dict[str, tuple[str, ...]]:
+    def _groups(self, node: Node, hosts: Mapping[str, Host]) -> dict[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {}
-        for name, members in self.mapping(node, "groups", None).items():
-            if not _HOST_NAME.fullmatch(name):
-                self.fail(members, f"{name!r} cannot name a group")
-            names = self.words(members, f"group {name}")
-            for member in names:
-                if member not in hosts and not set("*[@").intersection(member):
-                    near = get_close_matches(member, hosts, 1)
-                    self.fail(
-                        members, f"group {name}: no host {member!r}", f"did you mean {near[0]!r}?" if near else ""
-                    )
-            found[name] = names
+        entries = self.mapping(node, "groups")
+        tags = {tag for host in hosts.values() for tag in host.tags}
+        for name, entry in entries.items():
+            check_name(self, entry.key, name, "group")
+            members = []
+            for item in self.items(entry.value, f"group {name}"):
+                member = self.line(item, f"a member of group {name}")
+                self._check_member(name, item, member, hosts, {*entries, *tags})
+                members.append(member)
+            found[name] = tuple(members)
+        sound: set[str] = set()
+        for name, entry in entries.items():
+            self._check_circle(name, entry, found, (), sound)
         return found
+
+    def _check_member(self, group: str, node: Node, member: str, hosts: Mapping[str, Host], groups: set[str]) -> None:
+        """A member is whatever -H takes; names must be known here or to the SSH configuration."""
+        try:
+            words = [word for part in selection.split(member) for word in selection.expand_range(part)]
+        except UsageError as error:
+            self.fail(node, f"group {group}: {error.message}", error.hint)
+        for word in words:
+            if word.startswith("@"):
+                if word[1:] not in groups:
+                    near = get_close_matches(word[1:], groups, 1)
+                    self.fail(node, f"group {group}: no group or tag {word!r}", _did_you_mean(near, "@"))
+            elif word not in hosts and not selection.is_glob(word) and not destination.looks_like_one(word):
+                known = self._ssh_names
+                if word not in known:
+                    near = get_close_matches(word, [*hosts, *known], 1)
+                    self.fail(
+                        node,
+                        f"group {group}: no host {word!r} in this file or in the SSH configuration",
+                        _did_you_mean(near, ""),
+                    )
+
+    @functools.cached_property
+    def _ssh_names(self) -> tuple[str, ...]:
+        return ssh_names.ssh_config_hosts()
+
+    def _check_circle(
+        self,
+        name: str,
+        entry: Entry,
+        groups: Mapping[str, tuple[str, ...]],
+        above: tuple[str, ...],
+        sound: set[str],
+    ) -> None:
+        """``sound`` are groups already looked through: each is looked through once, however often it is named."""
+        if name in sound:
+            return
+        if name in above:
+            self.fail(entry.key, f"group {name} is a member of itself: {' → '.join((*above, name))}")
+        for member in groups.get(name, ()):
+            for word in selection.split(member):
+                if word.startswith("@") and word[1:] in groups:
+                    self._check_circle(word[1:], entry, groups, (*above, name), sound)
+        sound.add(name)
+
+
+def _did_you_mean(near: list[str], sign: str) -> str:
+    return f"did you mean {sign + near[0]!r}?" if near else ""

@@ -76,7 +76,8 @@ class Fleet:
         elif self.inventory.source is not None:
             hosts = tuple(self.inventory.hosts.values())
         else:
-            hosts = self.inventory.select([*self.state.hosts_used(), "local"])
+            # Not looked up: one whose name does not resolve today is a row that says so.
+            hosts = tuple(self.inventory.host(name) for name in dict.fromkeys((*self.state.hosts_used(), "local")))
         return tuple(self.remote(host) for host in hosts)
 
     def launch_host(self, patterns: Sequence[str] = ()) -> Remote:
@@ -183,7 +184,7 @@ class Fleet:
         if memory is None:
             return remotes
         try:
-            return (self.remote(self.inventory.select([str(memory.get("host"))])[0]),)
+            return (self.remote(self.inventory.host(str(memory.get("host")))),)
         except UnknownHost:
             return remotes
 
@@ -212,7 +213,7 @@ class Fleet:
         raise UnknownJob(f"no job of the project {project.name} yet{where}", hint="remoterun ps -a")
 
     def _handle(self, status: JobStatus) -> Job:
-        return Job(self, self.remote(self.inventory.select([status.host])[0]), status)
+        return Job(self, self.remote(self.inventory.host(status.host)), status)
 
     def facts(self, hosts: Sequence[str] = ()) -> Iterator[listing.Answer[Facts]]:
         """Facts and GPUs of hosts, each as it answers."""

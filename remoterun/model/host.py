@@ -25,6 +25,15 @@ class DataSource:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """How long ended jobs' files stay: the newest ``count`` jobs, ``age`` such as ``30d``, ``bytes`` such as ``200g``."""
+
+    count: int | None = None
+    age: str | None = None
+    bytes: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
     """One host as hosts.yaml (over the SSH configuration) describes it. Defaults are already merged in.
 
@@ -32,7 +41,9 @@ class Host:
     as the SSH configuration resolves it. ``workdir`` may begin with ``~``: the login's home on the host.
     ``python`` is the interpreter for runtime none (None: ``python3`` of the login's PATH); ``setup`` is a
     shell line run before the job; ``path`` are folders put in front of the host's PATH; ``tmux`` a tmux
-    binary by path. ``gpus`` is how many there should be (doctor compares), None if not stated.
+    binary by path. ``gpus`` is how many there should be (doctor compares), None if not stated. ``hops`` are the
+    hosts that ``jump`` names, first hop first, where hosts.yaml describes any of them; else the SSH
+    configuration alone says what ``jump`` means.
     """
 
     name: str
@@ -55,13 +66,16 @@ class Host:
     setup: str | None = None
     path: tuple[str, ...] = ()
     tmux: str | None = None
+    keep: Keep | None = None
+    hops: tuple[Host, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SshTarget:
     """Where SSH really goes: the answer of ``ssh -G`` with hosts.yaml laid over it.
 
-    ``identity_files`` are expanded paths in the order OpenSSH offers them. ``jumps`` are the targets to go
+    ``name`` is the host's name in the inventory, ``destination`` what ``ssh`` is asked by: it has neither user nor
+    port. ``identity_files`` are expanded paths in the order OpenSSH offers them. ``jumps`` are the targets to go
     through, first hop first. ``known_hosts_files`` and ``host_key_alias`` are as OpenSSH reads them.
     ``options`` are all of ``ssh -G``'s lines (lower-case key, last value wins) for whoever needs one more.
     """
@@ -81,3 +95,4 @@ class SshTarget:
     strict_host_key_checking: str = "ask"
     connect_timeout: float = 10.0
     options: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    destination: str = ""

@@ -95,7 +95,7 @@ class SshTransport:
     def interactive_argv(self, command: str) -> list[str]:
         """``ssh -t`` to the same machine with the same settings, running ``command``."""
         accept = ["-o", "StrictHostKeyChecking=accept-new"] if self.accept_new else []
-        return ["ssh", "-t", *accept, *self.options, "--", self.target.name, command]
+        return ["ssh", "-t", *accept, *self.options, "--", self.target.destination or self.target.name, command]
 
 
 class _Link:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from remoterun.config import hosts_file
 from remoterun.config.init import render
 from remoterun.config.inventory import Inventory
-from remoterun.config.ssh_config import ssh_config_hosts
+from remoterun.config.ssh_names import ssh_config_hosts
 from remoterun.errors import ConfigError, RemoterunError
 
 GOOD = """\
@@ -66,15 +66,15 @@ def test_a_good_file(tmp_path: Path) -> None:
         ("hosts:\n  a: {port: x}\n", "2:13", "'x'"),
         ("hosts:\n  a: {runtime: dokcer}\n", "2:16", "docker"),
         ("hosts:\n  a: {env: {X: yes}}\n", "2:16", "quotes"),
-        ("hosts:\n  a: {env: {X Y: 1}}\n", "2:18", "X Y"),
+        ("hosts:\n  a: {env: {X Y: 1}}\n", "2:13", "X Y"),
         ("hosts:\n  a: {}\n  a: {}\n", "3:3", "twice"),
         ("hosts:\n  '@a': {}\n", "2:3", "@a"),
         ("hosts:\n  'a*': {}\n", "2:3", "a*"),
-        ("hosts:\n  a: {data: {x: {path: /a, upload: ./b}}}\n", "2:17", "exactly one"),
+        ("hosts:\n  a: {data: {x: {path: /a, upload: ./b}}}\n", "2:14", "exactly one"),
         ("hosts:\n  a: {data: {x: {path: /a, mount: rel}}}\n", "2:35", "absolute"),
         ("hosts:\n  a: {workdir: '~'}\n", "2:16", "home"),
         ("hosts:\n  a: {workdir: /}\n", "2:16", "disk"),
-        ("groups:\n  g: [nohost]\nhosts:\n  myhost: {}\n", "2:6", "nohost"),
+        ("groups:\n  g: [nohost]\nhosts:\n  myhost: {}\n", "2:7", "nohost"),
         ("- a\n", "1:1", "mapping"),
         ("hosts:\n\ta: {}\n", "2:1", "spaces"),
         ("hosts: [\n", "2:1", ""),
@@ -152,7 +152,7 @@ def test_any_pattern_is_understood_or_refused(pattern: str) -> None:
 def test_init_writes_what_config_reads(tmp_path: Path) -> None:
     config = tmp_path / "config"
     (tmp_path / "more").write_text("Host inner 10\n  HostName x\n")
-    config.write_text(f'Host *\n  User u\nHost=gpu1 !bad "gpu 2" a*\n  Port 1\n  Include {tmp_path}/more\nMatch all\n')
+    config.write_text(f'Host *\n  User u\nHost=gpu1 !bad "gpu 2" a*\n  Port 1\nMatch all\n  Include {tmp_path}/more\n')
     names = ssh_config_hosts(config)
     assert names == ("gpu1", "gpu 2", "inner", "10")
     inventory = load(tmp_path, render([name for name in names if " " not in name]))
