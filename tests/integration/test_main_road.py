@@ -51,7 +51,8 @@ def test_launch_follows_to_the_end_and_exits_with_the_jobs_status(host: TestHost
 
 def test_a_python_script_trains_under_torchrun_with_two_ranks(torch_host: TestHost, client: Client) -> None:
     host = torch_host
-    text = "import os\nprint('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], os.environ['REMOTERUN_OUT'])\n"
+    # One write for the whole line: ranks share the log, and print() writes its parts one by one.
+    text = "import os, sys\nsys.stdout.write('rank {RANK} of {WORLD_SIZE} {REMOTERUN_OUT}\\n'.format(**os.environ))\n"
     client.script("sub dir/train it.py", text)
     done = client.run(
         "launch",
