@@ -10,8 +10,8 @@ import base64
 import hashlib
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from remoterun.errors import HostKeyError
@@ -148,12 +148,16 @@ def verify(known: KnownHost, algorithm: str, blob: bytes, certificate: bytes | N
     target = known.target
     if any(key.blob == blob for key in known.marked("@revoked")):
         raise _refusal(target, f"the key of {target.hostname} ({fingerprint(blob)}) is marked as revoked")
+    not_good = ""
     if certificate is not None:
-        problem = certificate_problem(known, certificate)
-        if problem is None:
-            return
-        if not known.plain:
-            raise _refusal(target, f"the host certificate of {target.hostname} is not good: {problem}")
+        authority, problem = read_certificate(known, certificate)
+        if any(key.blob == authority for key in known.marked("@revoked")):
+            raise _refusal(target, f"the authority that certified the key of {target.hostname} is marked as revoked")
+        if any(key.blob == authority for key in known.marked("@cert-authority")):
+            if problem is None:
+                return
+            not_good = f"; its certificate is not good either: {problem}"
+    # Without a good certificate of a known authority only the plain key says something.
     fitting = [*known.plain, *known.marked("plain-name")]
     if any(key.blob == blob for key in fitting):
         return
@@ -170,14 +174,17 @@ def verify(known: KnownHost, algorithm: str, blob: bytes, certificate: bytes | N
         return
     raise _refusal(
         target,
-        f"the host key of {target.hostname} (port {target.port}) is not known: {_key_kind(algorithm)} {fingerprint(blob)}",
+        f"the host key of {target.hostname} (port {target.port}) is not known: {_key_kind(algorithm)} {fingerprint(blob)}{not_good}",
         hint="compare it with what the host's owner tells you; then accept it by --accept-new (before the command)",
     )
 
 
-def certificate_problem(known: KnownHost, certificate: bytes) -> str | None:
-    """Why a host certificate is not to be trusted, or None. Its proof of possession is checked elsewhere."""
-    from cryptography.exceptions import InvalidSignature
+def read_certificate(known: KnownHost, certificate: bytes) -> tuple[bytes, str | None]:
+    """The public key of a host certificate's authority, and why the certificate is not to be trusted, or None.
+
+    That the host holds the certified key was proved by the key exchange.
+    """
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import (
         Encoding,
         PublicFormat,
@@ -189,30 +196,33 @@ def certificate_problem(known: KnownHost, certificate: bytes) -> str | None:
     kind = certificate[4 : 4 + int.from_bytes(certificate[:4], "big")]
     try:
         loaded = load_ssh_public_identity(kind + b" " + base64.b64encode(certificate))
-        if not isinstance(loaded, SSHCertificate):
-            return "it is no certificate"
+    except (ValueError, UnsupportedAlgorithm) as error:
+        return b"", str(error)
+    if not isinstance(loaded, SSHCertificate):
+        return b"", "it is no certificate"
+    authority = base64.b64decode(loaded.signature_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).split()[1])
+    try:
         loaded.verify_cert_signature()
     except InvalidSignature:
-        return "its signature is wrong"
-    except ValueError as error:
-        return str(error)
-    authority = base64.b64decode(loaded.signature_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).split()[1])
-    if any(key.blob == authority for key in known.marked("@revoked")):
-        return "its authority is revoked"
-    if not any(key.blob == authority for key in known.marked("@cert-authority")):
-        return "its authority is not one of those in known_hosts"
+        return authority, "its signature is wrong"
+    except (ValueError, UnsupportedAlgorithm) as error:
+        return authority, str(error)
     if loaded.type is not SSHCertificateType.HOST:
-        return "it is a user's certificate"
+        return authority, "it is a user's certificate"
     if not loaded.valid_after <= time.time() < loaded.valid_before:
-        return "it is not valid today"
+        return authority, "it is not valid today"
     if loaded.critical_options:
-        return "it has critical options that are not understood"
-    name = known.target.host_key_alias or known.target.hostname
-    names = [principal.decode("utf-8", "replace") for principal in loaded.valid_principals]
-    # A certificate without principals is good for no host (OpenSSH since 7.x for hosts: any; we ask for one).
-    if not any(fnmatchcase(name.lower(), pattern.lower()) for pattern in names):
-        return f"it is for {', '.join(names) or 'no host'}, not for {name}"
-    return None
+        return authority, "it has critical options that are not understood"
+    return authority, _principal_problem(known.target, loaded.valid_principals)
+
+
+def _principal_problem(target: SshTarget, principals: Sequence[bytes]) -> str | None:
+    """Whether the certificate is for this host. Unlike old OpenSSH, none at all does not mean every host."""
+    name = (target.host_key_alias or target.hostname).lower()
+    names = [principal.decode("utf-8", "replace") for principal in principals]
+    if name in names:
+        return None
+    return f"it is for {', '.join(names) or 'no host'}, not for {name}"
 
 
 def _refusal(target: SshTarget, message: str, hint: str = "") -> HostKeyError:
@@ -221,7 +231,8 @@ def _refusal(target: SshTarget, message: str, hint: str = "") -> HostKeyError:
 
 def _add(target: SshTarget, algorithm: str, blob: bytes) -> None:
     """One line at the end of the first known_hosts file; nothing in it is rewritten."""
-    if not target.known_hosts_files:
+    if not target.known_hosts_files or target.options.get("userknownhostsfile", "").lower() == "none":
+        # Without a file of the user's own the key counts once; the system's file is not ours to write.
         return
     file = Path(target.known_hosts_files[0])
     name = name_in_files(target)

@@ -162,12 +162,12 @@ def test_host_certificates_by_cert_authority(fleet: Fleet, client: Client) -> No
         sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
         sh("ssh-keygen", "-q", "-s", str(authority), "-h", "-I", "test", "-n", principal, *more, str(key) + ".pub")
         made: TestHost = fleet(1, sshd=f"HostKey {key}\nHostCertificate {key}-cert.pub\n")[0]
-        client.knows([made])
+        client.knows([made], options="  HostKeyAlias box.example\n")
         return made
 
-    good = certified("10.*")
+    good = certified("box.example")
     wrong = certified("somebody.example")
-    old = certified("10.*", "-V", "20200101:20200102")
+    old = certified("box.example", "-V", "20200101:20200102")
     public = authority.with_suffix(".pub").read_text()
     client.known_hosts.write_text(f"@cert-authority * {public}")
     assert reachable(client, good.name)
