@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoterun.config import hosts_file
+from remoterun.config.host_reader import LOCAL
 from remoterun.config.init import render
 from remoterun.config.inventory import Inventory
 from remoterun.config.ssh_names import ssh_config_hosts
@@ -142,7 +143,7 @@ def test_unknown_patterns_name_the_nearest(tmp_path: Path, pattern: str, words: 
 
 @given(st.text(max_size=15))
 def test_any_pattern_is_understood_or_refused(pattern: str) -> None:
-    inventory = Inventory({"local": hosts_file.LOCAL}, {"g": ("local",)}, None, {}, None)
+    inventory = Inventory({"local": LOCAL}, {"g": ("local",)}, None, {}, None)
     try:
         inventory.select([pattern.replace(".", "")])
     except RemoterunError as error:
