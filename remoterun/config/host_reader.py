@@ -200,9 +200,12 @@ class HostReader(Reader):
             source = self._data_entry(name, entry)
             # REMOTERUN_DATA_<NAME> and the mount must each mean one thing in the job.
             variable = name.upper().replace("-", "_")
-            for place, taken, key in (("variable", variables, variable), ("mount", mounts, source.mount)):
+            for place, taken, key in (
+                ("variable", variables, f"REMOTERUN_DATA_{variable}"),
+                ("mount", mounts, source.mount),
+            ):
                 if key in taken:
-                    self.fail(entry.key, f"data {name} and data {taken[key]} of {what} have the same {place}: {key}")
+                    self.fail(entry.key, f"data {name} and data {taken[key]} have the same {place}: {key}")
                 taken[key] = name
             found.append(source)
         return tuple(found)
@@ -239,10 +242,11 @@ def jump_words(jump: str) -> list[str]:
 
 def merge(name: str, found: Mapping[str, Any], defaults: Mapping[str, Any]) -> Host:
     """A host from what stands at it and the defaults. ``env`` and ``data`` are joined by name; a default jump is
-    not for the hosts it names; this machine itself takes nothing that is SSH's, and runs without a container
+    not for the hosts it names; this machine itself takes nothing that is SSH's or of the hosts' hardware, and runs without a container
     where nobody says otherwise."""
     local = found.get("transport") == "local"
-    under = {key: value for key, value in defaults.items() if not (local and key in SSH_KEYS)}
+    not_here = (*SSH_KEYS, "gpus", "interface") if local else ()
+    under = {key: value for key, value in defaults.items() if key not in not_here}
     if "jump" in under and name in (destination.parse(word).host for word in jump_words(under["jump"])):
         del under["jump"]
     merged = {**under, **found}

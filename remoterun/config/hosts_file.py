@@ -91,8 +91,8 @@ class _Document(HostReader):
         hops = []
         for number, word in enumerate(words):
             if word.host in (*above, host.name):
-                way = " → ".join((*above, host.name, word.host))
-                self.fail(entry.key, f"the jump of {host.name} runs in a circle: {way}")
+                way = (*above, host.name, word.host)
+                self.fail(entry.key, f"the jump of {way[0]} runs in a circle: {' → '.join(way)}")
             hop = hosts.get(word.host, Host(word.host))
             if hop.transport == "local":
                 self.fail(entry.key, f"the jump of {host.name} goes through {hop.name}, which is this machine")

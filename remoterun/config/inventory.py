@@ -78,8 +78,8 @@ class Inventory:
         return {
             "source": self.source,
             "default_host": self.default_host or "local",
-            "defaults": {key: plain for key, value in self.defaults.items() if (plain := _plain(key, value))},
-            "hosts": {name: _plain_host(host) for name, host in self.hosts.items()},
+            "defaults": {key: _plain(key, value) for key, value in self.defaults.items()},
+            "hosts": {name: _plain_host(host, self.defaults) for name, host in self.hosts.items()},
             "groups": {name: list(members) for name, members in self.groups.items()},
         }
 
@@ -195,10 +195,17 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _plain_host(host: Host) -> dict[str, Any]:
-    """A host's fields as hosts.yaml writes them; those without a value are left out."""
-    found = {item.name: _plain(item.name, getattr(host, item.name)) for item in fields(host)}
-    return {key: value for key, value in found.items() if key not in ("name", "hops") and value not in (None, [], {})}
+def _plain_host(host: Host, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """A host's fields as hosts.yaml writes them. Those without a value are left out, but for an empty list that
+    stands against the defaults."""
+    found: dict[str, Any] = {}
+    for item in fields(host):
+        value = getattr(host, item.name)
+        if item.name not in ("name", "hops") and (
+            value not in (None, (), {}) or (value == () and item.name in defaults)
+        ):
+            found[item.name] = _plain(item.name, value)
+    return found
 
 
 def _plain(key: str, value: Any) -> Any:
