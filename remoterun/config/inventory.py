@@ -11,7 +11,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from remoterun.config import destination, hosts_file, selection, ssh_config
+from remoterun.config import destination, hops, hosts_file, selection, ssh_config
+from remoterun.config.host_reader import merge
 from remoterun.config.ssh_names import ssh_config_hosts
 from remoterun.errors import ConfigError, UnknownHost, UsageError
 from remoterun.model.host import Host, Keep
@@ -62,10 +63,16 @@ class Inventory:
             to = destination.parse(name)
         except ValueError as error:
             raise UnknownHost(f"no host {name!r}: {error}") from None
-        base = self.hosts.get(to.host) or Host(to.host, **self.defaults)
+        base = self.hosts.get(to.host) or self._undescribed(to.host)
         if base.transport == "local" and (to.user or to.port):
             raise UsageError(f"{base.name} is this machine: it takes no user or port, as in {name!r}")
         return replace(base, name=name, user=to.user or base.user, port=to.port or base.port)
+
+    def _undescribed(self, name: str) -> Host:
+        try:
+            return hops.fill(merge(name, {}, self.defaults), self.hosts)
+        except ValueError as error:
+            raise ConfigError(f"{self.source}: {error}", hint="it stands in the defaults") from None
 
     def names(self) -> tuple[str, ...]:
         """All names that can be typed, for completion: hosts, groups, tags, the SSH configuration's hosts."""

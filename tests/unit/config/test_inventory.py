@@ -113,6 +113,14 @@ def test_any_pattern_is_understood_or_refused(pattern: str) -> None:
         assert error.status == 2
 
 
+def test_the_defaults_jump_is_also_for_names_that_stand_nowhere(tmp_path: Path) -> None:
+    inventory = load(tmp_path, "defaults: {jump: 'gate,other'}\nhosts: {gate: {address: 10.0.0.1}}\n")
+    gate, other = inventory.host("bob@anything:22").hops
+    assert (gate.address, gate.jump) == ("10.0.0.1", None)
+    assert (other.name, other.jump) == ("other", "none")
+    assert inventory.host("other").jump is None, "the jump itself is not reached through the jump"
+
+
 def test_groups_that_name_one_another_many_times_come_to_an_end(tmp_path: Path) -> None:
     levels = "\n".join(f"  g{n}: [{', '.join(['@@'] * 10)}]".replace("@@", f'"@g{n - 1}"') for n in range(1, 12))
     inventory = load(tmp_path, f"hosts: {{a: {{}}}}\ngroups:\n  g0: [a]\n{levels}\n")
