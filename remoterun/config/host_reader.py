@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from remoterun.config import destination
+from remoterun.config import destination, hops
 from remoterun.config.yaml_nodes import Entry, Node, Reader
 from remoterun.model.host import DataSource, Host, Keep
 
@@ -136,7 +136,7 @@ class HostReader(Reader):
 
     def _jump(self, node: Node, what: str) -> str:
         text = self.line(node, what)
-        for hop in jump_words(text):
+        for hop in hops.words(text):
             if hop.lower() != "none" or "," in text:
                 try:
                     destination.parse(hop)
@@ -200,9 +200,12 @@ class HostReader(Reader):
             source = self._data_entry(name, entry)
             # REMOTERUN_DATA_<NAME> and the mount must each mean one thing in the job.
             variable = name.upper().replace("-", "_")
-            for place, taken, key in (("variable", variables, variable), ("mount", mounts, source.mount)):
+            for place, taken, key in (
+                ("variable", variables, f"REMOTERUN_DATA_{variable}"),
+                ("mount", mounts, source.mount),
+            ):
                 if key in taken:
-                    self.fail(entry.key, f"data {name} and data {taken[key]} of {what} have the same {place}: {key}")
+                    self.fail(entry.key, f"data {name} and data {taken[key]} have the same {place}: {key}")
                 taken[key] = name
             found.append(source)
         return tuple(found)
@@ -232,18 +235,14 @@ class HostReader(Reader):
         return DataSource(name, kind, source, mount, mode)
 
 
-def jump_words(jump: str) -> list[str]:
-    """The hops of a ProxyJump value, as written."""
-    return [word.strip() for word in jump.split(",")]
-
-
 def merge(name: str, found: Mapping[str, Any], defaults: Mapping[str, Any]) -> Host:
     """A host from what stands at it and the defaults. ``env`` and ``data`` are joined by name; a default jump is
-    not for the hosts it names; this machine itself takes nothing that is SSH's, and runs without a container
+    not for the hosts it names; this machine itself takes nothing that is SSH's or of the hosts' hardware, and runs without a container
     where nobody says otherwise."""
     local = found.get("transport") == "local"
-    under = {key: value for key, value in defaults.items() if not (local and key in SSH_KEYS)}
-    if "jump" in under and name in (destination.parse(word).host for word in jump_words(under["jump"])):
+    not_here = (*SSH_KEYS, "gpus", "interface") if local else ()
+    under = {key: value for key, value in defaults.items() if key not in not_here}
+    if "jump" in under and name in (destination.parse(word).host for word in hops.words(under["jump"])):
         del under["jump"]
     merged = {**under, **found}
     merged["env"] = {**under.get("env", {}), **found.get("env", {})}

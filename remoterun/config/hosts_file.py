@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from remoterun.config import destination, selection, ssh_names, yaml_nodes
-from remoterun.config.host_reader import LOCAL, HostReader, check_name, jump_words, merge
+from remoterun.config import destination, hops, selection, ssh_names, yaml_nodes
+from remoterun.config.host_reader import LOCAL, HostReader, check_name, merge
 from remoterun.config.yaml_nodes import Entry, Node
 from remoterun.errors import ConfigError, UsageError
 from remoterun.model.host import Host
@@ -77,30 +77,15 @@ class _Document(HostReader):
         if LOCAL.name not in hosts:
             # The same as though the contract's line for it stood there.
             hosts = {LOCAL.name: merge(LOCAL.name, {"transport": "local", "runtime": "none"}, defaults), **hosts}
-        hosts |= {name: self._with_hops(hosts[name], hosts, entry, ()) for name, entry in entries.items()}
+        hosts |= {name: self._with_hops(hosts[name], hosts, entry) for name, entry in entries.items()}
         groups = self._groups(top["groups"].value, hosts) if "groups" in top else {}
         return HostsFile(hosts, groups, default_host, defaults, str(self.file))
 
-    def _with_hops(self, host: Host, hosts: Mapping[str, Host], entry: Entry, above: tuple[str, ...]) -> Host:
-        """``hops`` filled in where the jump names a host of this file, which has settings of its own here."""
-        if host.jump is None or host.jump.lower() == "none":
-            return host
-        words = [destination.parse(word) for word in jump_words(host.jump)]
-        if not any(word.host in hosts for word in words):
-            return host
-        hops = []
-        for number, word in enumerate(words):
-            if word.host in (*above, host.name):
-                way = " → ".join((*above, host.name, word.host))
-                self.fail(entry.key, f"the jump of {host.name} runs in a circle: {way}")
-            hop = hosts.get(word.host, Host(word.host))
-            if hop.transport == "local":
-                self.fail(entry.key, f"the jump of {host.name} goes through {hop.name}, which is this machine")
-            hop = replace(hop, user=word.user or hop.user, port=word.port or hop.port)
-            # As with ProxyJump: only the first hop is reached by a way of its own.
-            hop = replace(hop, jump="none") if number else self._with_hops(hop, hosts, entry, (*above, host.name))
-            hops.append(hop)
-        return replace(host, hops=tuple(hops))
+    def _with_hops(self, host: Host, hosts: Mapping[str, Host], entry: Entry) -> Host:
+        try:
+            return hops.fill(host, hosts)
+        except ValueError as error:
+            self.fail(entry.key, str(error))
 
     def _groups(self, node: Node, hosts: Mapping[str, Host]) -> dict[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {}

@@ -11,7 +11,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from remoterun.config import destination, hosts_file, selection, ssh_config
+from remoterun.config import destination, hops, hosts_file, selection, ssh_config
+from remoterun.config.host_reader import merge
 from remoterun.config.ssh_names import ssh_config_hosts
 from remoterun.errors import ConfigError, UnknownHost, UsageError
 from remoterun.model.host import Host, Keep
@@ -62,10 +63,16 @@ class Inventory:
             to = destination.parse(name)
         except ValueError as error:
             raise UnknownHost(f"no host {name!r}: {error}") from None
-        base = self.hosts.get(to.host) or Host(to.host, **self.defaults)
+        base = self.hosts.get(to.host) or self._undescribed(to.host)
         if base.transport == "local" and (to.user or to.port):
             raise UsageError(f"{base.name} is this machine: it takes no user or port, as in {name!r}")
         return replace(base, name=name, user=to.user or base.user, port=to.port or base.port)
+
+    def _undescribed(self, name: str) -> Host:
+        try:
+            return hops.fill(merge(name, {}, self.defaults), self.hosts)
+        except ValueError as error:
+            raise ConfigError(f"{self.source}: {error}", hint="it stands in the defaults") from None
 
     def names(self) -> tuple[str, ...]:
         """All names that can be typed, for completion: hosts, groups, tags, the SSH configuration's hosts."""
@@ -78,8 +85,8 @@ class Inventory:
         return {
             "source": self.source,
             "default_host": self.default_host or "local",
-            "defaults": {key: plain for key, value in self.defaults.items() if (plain := _plain(key, value))},
-            "hosts": {name: _plain_host(host) for name, host in self.hosts.items()},
+            "defaults": {key: _plain(key, value) for key, value in self.defaults.items()},
+            "hosts": {name: _plain_host(host, self.defaults) for name, host in self.hosts.items()},
             "groups": {name: list(members) for name, members in self.groups.items()},
         }
 
@@ -195,10 +202,17 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _plain_host(host: Host) -> dict[str, Any]:
-    """A host's fields as hosts.yaml writes them; those without a value are left out."""
-    found = {item.name: _plain(item.name, getattr(host, item.name)) for item in fields(host)}
-    return {key: value for key, value in found.items() if key not in ("name", "hops") and value not in (None, [], {})}
+def _plain_host(host: Host, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """A host's fields as hosts.yaml writes them. Those without a value are left out, but for an empty list that
+    stands against the defaults."""
+    found: dict[str, Any] = {}
+    for item in fields(host):
+        value = getattr(host, item.name)
+        if item.name not in ("name", "hops") and (
+            value not in (None, (), {}) or (value == () and item.name in defaults)
+        ):
+            found[item.name] = _plain(item.name, value)
+    return found
 
 
 def _plain(key: str, value: Any) -> Any:

@@ -14,8 +14,12 @@ from remoterun.errors import ConfigError
 Node = Any
 
 _TAG = "tag:yaml.org,2002:"
+# Kinds that YAML finds by itself, or that text may be called outright.
+_TAGS = {_TAG + kind for kind in ("str", "int", "float", "bool", "null", "timestamp", "value", "merge", "map", "seq")}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LARGEST = 1 << 20
+# What the sign at which YAML stumbled calls for.
+_HINTS = {"\t": "indent with spaces: YAML takes no tabs", **dict.fromkeys("@`%*", "put it in quotes")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +54,15 @@ def compose(file: Path) -> Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else str(file)
-        line_text = text.split("\n")[mark.line] if mark and mark.line < text.count("\n") + 1 else ""
-        hint = "indent with spaces: YAML takes no tabs" if "\t" in line_text else ""
+        rest = text[mark.index :] if mark else ""
+        hint = _HINTS.get(rest[:1], "")
         said = " ".join(part for part in (error.context, error.problem) if part)
         raise ConfigError(f"{where}: {said or 'this is not YAML'}", hint=hint) from None
     except yaml.reader.ReaderError as error:
         # Its position counts characters of the whole text.
         place = text[: error.position]
         where = f"{file}:{place.count(chr(10)) + 1}:{len(place) - (place.rfind(chr(10)) + 1) + 1}"
-        raise ConfigError(f"{where}: {error.reason}", hint="there is a character that YAML does not allow") from None
+        raise ConfigError(f"{where}: {error.reason}") from None
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"{file}: {error}") from None
     except RecursionError:
@@ -181,7 +185,7 @@ class Reader:
         return str(node.value)
 
     def _check_tag(self, node: Node, what: str) -> None:
-        if not node.tag.startswith(_TAG) or node.tag == f"{_TAG}binary":
+        if node.tag not in _TAGS:
             self.fail(node, f"{what}: the tag {node.tag.replace(_TAG, '!!')} is not read here")
 
 
