@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 # What OpenSSH takes for a host name, less the signs that shells and our own patterns give a meaning.
 _HOST = re.compile(r"[\w.+/~-]+")
-_USER = re.compile(r"[^\s'\"`$\\;&<>|(){}-][^\s'\"`$\\;&<>|(){}]*")
+_USER = re.compile(r"(?!-)[^\s\x00-\x1f\x7f'\"`$\\;&<>|(){}]+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,3 +178,9 @@ def test_init_writes_what_config_reads(tmp_path_factory: pytest.TempPathFactory,
     taken = [name for name in inventory.hosts if name != "local"]
     assert {"gpu1", "10", "1e5", "yes", "No", "null", "0x1", "a-1"} & set(names) <= set(taken)
     assert [host.name for host in inventory.select(["@all"])] == taken if taken else "all" not in inventory.groups
+
+
+def test_an_empty_list_against_the_defaults_is_shown(tmp_path: Path) -> None:
+    inventory = load(tmp_path, "defaults: {path: [/opt/bin]}\nhosts: {a: {path: []}, b: {}}\n")
+    hosts = inventory.to_document()["hosts"]
+    assert (hosts["a"]["path"], hosts["b"]["path"]) == ([], ["/opt/bin"])

@@ -105,6 +105,8 @@ def test_destinations(word: str, expected: Destination) -> None:
         ("@box", "user"),
         ("a b", "'a b'"),
         ("-oX@box", "user"),
+        ("\0@box", "user"),
+        ("a\x1bb@box", "user"),
         ("u@", "''"),
         ("", "''"),
     ],
@@ -121,4 +123,5 @@ def test_any_destination_is_read_or_refused(word: str) -> None:
     except ValueError:
         return
     assert not there.host.startswith("-")
+    assert "\0" not in f"{there.host}{there.user}"
     assert not set(there.host) & set(" \n'\"`$\\;&<>|(){}@[]*?,")
