@@ -35,7 +35,8 @@ def _without(module: str) -> Iterator[None]:
     try:
         yield
     finally:
-        del sys.modules[module]
+        # Another thread may have been here too.
+        sys.modules.pop(module, None)
 
 
 @dataclass

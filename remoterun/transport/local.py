@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
 import subprocess
+import threading
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import IO
 
 from remoterun.errors import ConnectError, LinkLost
 
@@ -29,43 +32,53 @@ class LocalPipe:
             )
         except OSError as error:
             raise ConnectError(f"cannot start sh here: {error.strerror}", host=host_name) from None
+        self._closing = threading.Lock()
+        self._closed = False
+        # Made to end whoever waits for a stream that something the command left behind still holds open.
+        self._hear_close, self._say_close = os.pipe()
         assert self._child.stdin and self._child.stdout and self._child.stderr
-        self._in, self._out, self._err = self._child.stdin, self._child.stdout, self._child.stderr
+        self._in, self._out, self._err = map(_Stream, (self._child.stdin, self._child.stdout, self._child.stderr))
 
     def send(self, data: bytes) -> None:
         """Write all of ``data``; raises LinkLost when nobody reads any more."""
         view = memoryview(data)
-        try:
-            while view:
-                view = view[os.write(self._in.fileno(), view) :]
-        except (OSError, ValueError):
-            raise LinkLost("the command on this machine no longer reads its input", host=self._host) from None
+        with self._in.lock:
+            try:
+                while view:
+                    if not self._ready(self._in, select.POLLOUT, None):
+                        raise BrokenPipeError
+                    view = view[os.write(self._in.file.fileno(), view) :]
+            except (OSError, ValueError):
+                raise LinkLost("the command on this machine no longer reads its input", host=self._host) from None
 
     def send_eof(self) -> None:
         """Close the command's stdin."""
-        with contextlib.suppress(OSError):
-            self._in.close()
+        with self._in.lock, contextlib.suppress(OSError):
+            self._in.file.close()
 
     def recv(self, size: int, timeout: float | None = None) -> bytes:
         """Bytes of stdout."""
-        return self._read(self._out.fileno, size, timeout)
+        return self._read(self._out, size, timeout)
 
     def recv_stderr(self, size: int, timeout: float | None = None) -> bytes:
         """Bytes of stderr."""
-        return self._read(self._err.fileno, size, timeout)
+        return self._read(self._err, size, timeout)
 
-    def _read(self, fileno: object, size: int, timeout: float | None) -> bytes:
-        assert callable(fileno)
-        try:
-            number: int = fileno()
-            if timeout is not None and not select.select([number], [], [], timeout)[0]:
-                raise TimeoutError
-            return os.read(number, size)
-        except TimeoutError:
-            raise
-        except (OSError, ValueError):
-            # Closed by another thread.
-            return b""
+    def _read(self, stream: _Stream, size: int, timeout: float | None) -> bytes:
+        with stream.lock:
+            if stream.file.closed or not self._ready(stream, select.POLLIN, timeout):
+                return b""
+            return os.read(stream.file.fileno(), size)
+
+    def _ready(self, stream: _Stream, event: int, timeout: float | None) -> bool:
+        """Wait until the stream can be used; False when the pipe is closed meanwhile. Raises TimeoutError."""
+        waiting = select.poll()
+        waiting.register(stream.file.fileno(), event)
+        waiting.register(self._hear_close, select.POLLIN)
+        ready = waiting.poll(None if timeout is None else max(0, math.ceil(1000 * timeout)))
+        if not ready:
+            raise TimeoutError
+        return all(number != self._hear_close for number, _ in ready)
 
     def exit_status(self, timeout: float | None = None) -> int:
         """The exit status; 128 + n for signal n."""
@@ -74,6 +87,11 @@ class LocalPipe:
         except subprocess.TimeoutExpired:
             raise TimeoutError from None
         return code if code >= 0 else 128 - code
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._closed
 
     def close(self) -> None:
         """End the command and what it started in its own session's first group."""
@@ -86,9 +104,24 @@ class LocalPipe:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self._child.pid, signal.SIGKILL)
                 self._child.wait(2)
-        for stream in (self._in, self._out, self._err):
-            with contextlib.suppress(OSError):
-                stream.close()
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            os.close(self._say_close)
+            for stream in (self._in, self._out, self._err):
+                with stream.lock, contextlib.suppress(OSError):
+                    stream.file.close()
+            os.close(self._hear_close)
+
+
+class _Stream:
+    """One end of a pipe, and a lock for as long as it is in use: a closed number may soon be another file's."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        self.lock = threading.Lock()
+        os.set_blocking(file.fileno(), file.readable())
 
 
 @dataclass
@@ -100,6 +133,7 @@ class LocalConnection:
 
     def open(self, command: str) -> LocalPipe:
         """Run ``command`` by sh."""
+        self._pipes = [pipe for pipe in self._pipes if not pipe.closed]
         pipe = LocalPipe(command, self.host_name)
         self._pipes.append(pipe)
         return pipe

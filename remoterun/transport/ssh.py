@@ -8,43 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import signal
-import socket
-import subprocess
 import time
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
 
 import paramiko
-from paramiko.ssh_exception import IncompatiblePeer
 
 from remoterun.errors import ConnectError, LinkLost, RemoterunError
 from remoterun.model.host import SshTarget
-from remoterun.transport import hostkeys
-from remoterun.transport.auth import Login, Prompt
+from remoterun.transport import hostkeys, reach
+from remoterun.transport.auth import Login
+from remoterun.transport.channels import PACKET, WINDOW, Transport
+from remoterun.transport.keys import Prompt
+from remoterun.transport.ssh_pipe import SshPipe
 from remoterun.transport.watchdog import WATCHDOG, CountingSocket
 
 # paramiko tells its log what it then raises; its threads would print to our users' screens.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 logging.getLogger("paramiko").propagate = False
 
-# The window decides how much is on its way on a link with a long round trip.
-_WINDOW = 16 << 20
-_PACKET = 32768
-_TICK_S = 1.0
 _CHANNEL_REQUEST = 98
-
-
-class _Transport(paramiko.Transport):
-    """Asks for just the host key algorithms that can be checked."""
-
-    host_algorithms: tuple[str, ...] = hostkeys.PLAIN_TYPES
-
-    @property
-    def preferred_keys(self) -> tuple[str, ...]:
-        return self.host_algorithms
+_CHANNEL_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -74,21 +58,25 @@ class SshTransport:
         return SshConnection(self.host_name, links)
 
     def _link(self, hop: SshTarget, through: _Link | None) -> _Link:
+        link: _Link | None = None
+        deadline = time.monotonic() + hop.connect_timeout
         try:
             known = hostkeys.look_up(hop)
-            link = _Link(hop, CountingSocket(_reach(hop, through)))
-        except OSError as error:
-            raise _unreachable(hop, self.target, error) from None
-        try:
-            link.secure(known, accept_new=self.accept_new)
+            sock = reach.connect(hop, through.transport if through else None, hop.connect_timeout)
+            link = _Link(hop, CountingSocket(sock))
+            link.secure(known, deadline, accept_new=self.accept_new)
             Login(hop, self.prompt).run(link.transport)
         except RemoterunError as error:
-            link.close()
             error.host = self.host_name
+            _close(link)
             raise
-        except (paramiko.SSHException, EOFError, OSError) as error:
-            link.close()
-            raise _unreachable(hop, self.target, error) from None
+        except (paramiko.SSHException, EOFError, OSError, ValueError, OverflowError) as error:
+            _close(link)
+            raise reach.unreachable(hop, self.target, error) from None
+        except BaseException:
+            _close(link)
+            raise
+        reach.logged_in(sock)
         link.watch()
         return link
 
@@ -105,20 +93,28 @@ class _Link:
         self.target = target
         self.sock = sock
         self.dead = False
-        self.transport = _Transport(sock)  # type: ignore[arg-type]
+        self.transport = Transport(sock)
         self.transport.daemon = True
-        self.transport.banner_timeout = target.connect_timeout
-        self.transport.auth_timeout = max(30.0, target.connect_timeout)
 
     @property
     def last_received(self) -> float:
         """When the last byte came, by the monotonic clock."""
         return self.sock.last_received
 
-    def secure(self, known: hostkeys.KnownHost, *, accept_new: bool) -> None:
-        """Exchange keys, then check whose they are."""
+    def secure(self, known: hostkeys.KnownHost, deadline: float, *, accept_new: bool) -> None:
+        """Exchange keys, then check whose they are. Raises TimeoutError at the deadline of the monotonic clock."""
+        left = max(1.0, deadline - time.monotonic())
         self.transport.host_algorithms = known.algorithms()
-        self.transport.start_client(timeout=max(15.0, self.target.connect_timeout))
+        self.transport.banner_timeout = left
+        try:
+            self.transport.start_client(timeout=left)
+        except (paramiko.SSHException, EOFError):
+            # paramiko tells silence and a closed connection in the same words.
+            if time.monotonic() >= deadline - 0.2:
+                raise TimeoutError from None
+            raise
+        if not self.transport.initial_kex_done:
+            raise TimeoutError
         key = self.transport.get_remote_server_key()
         algorithm = str(self.transport.host_key_type)
         certificate = None
@@ -155,71 +151,9 @@ class _Link:
             self.transport.close()
 
 
-def _reach(hop: SshTarget, through: _Link | None) -> Any:
-    """A socket (or what serves as one) to a hop's SSH port."""
-    if through is not None:
-        return through.transport.open_channel(
-            "direct-tcpip", (hop.hostname, hop.port), ("127.0.0.1", 0), timeout=hop.connect_timeout
-        )
-    if hop.proxy_command:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            # Its errors go to the terminal, as OpenSSH's do. A session of its own keeps Ctrl-C away from it.
-            command = subprocess.Popen(
-                ["sh", "-c", f"exec {hop.proxy_command}"],
-                stdin=theirs.fileno(),
-                stdout=theirs.fileno(),
-                start_new_session=True,
-            )
-        return _ProxyCommand(ours, command)
-    sock = socket.create_connection((hop.hostname, hop.port), timeout=hop.connect_timeout)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
-
-
-class _ProxyCommand:
-    """A socket to a ProxyCommand; closing it hangs up on the command too, as OpenSSH does: it might not notice."""
-
-    def __init__(self, sock: socket.socket, command: subprocess.Popen[bytes]) -> None:
-        self._sock = sock
-        self._command = command
-
-    def close(self) -> None:
-        self._sock.close()
-        if self._command.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._command.pid, signal.SIGHUP)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._sock, name)
-
-
-def _unreachable(hop: SshTarget, target: SshTarget, error: Exception) -> ConnectError:
-    """Foreign exceptions in one sentence each."""
-    where = f"{hop.hostname} port {hop.port}"
-    via = f" (a jump host on the way to {target.name})" if hop is not target else ""
-    hint = f"does `ssh {target.name}` work?"
-    if isinstance(error, socket.gaierror):
-        why, hint = (
-            f"the name {hop.hostname} does not resolve",
-            "check HostName in the SSH configuration, or address in hosts.yaml",
-        )
-    elif isinstance(error, TimeoutError):
-        why = f"{where} did not answer within {hop.connect_timeout:.0f} s"
-        hint = "is the machine on, and the VPN up?"
-    elif isinstance(error, ConnectionRefusedError):
-        why, hint = f"{where} refused the connection", "is sshd running there, on that port?"
-    elif isinstance(error, paramiko.ChannelException):
-        why, hint = f"the jump host would not connect to {where}: {error.text}", "is TCP forwarding allowed there?"
-    elif isinstance(error, IncompatiblePeer):
-        why = f"{where} has no algorithm in common with this client: {error}"
-    elif isinstance(error, EOFError) or "banner" in str(error).lower():
-        why = f"{where} closed the connection before the login (is it an SSH server? too many logins at once?)"
-    elif isinstance(error, OSError) and error.strerror:
-        why = f"{where}: {error.strerror}"
-    else:
-        why = f"{where}: {str(error) or type(error).__name__}"
-    return ConnectError(why + via, hint=hint, host=target.name)
+def _close(link: _Link | None) -> None:
+    if link is not None:
+        link.close()
 
 
 @dataclass
@@ -239,7 +173,7 @@ class SshConnection:
         """Run ``command`` by the login shell."""
         try:
             channel = self.last.transport.open_session(
-                window_size=_WINDOW, max_packet_size=_PACKET, timeout=max(30.0, self.last.target.connect_timeout)
+                window_size=WINDOW, max_packet_size=PACKET, timeout=_CHANNEL_TIMEOUT_S
             )
             self._exec(channel, command)
         except paramiko.ChannelException as error:
@@ -250,27 +184,31 @@ class SshConnection:
             ) from None
         except (paramiko.SSHException, EOFError, OSError):
             raise self.lost() from None
-        channel.settimeout(_TICK_S)
         pipe = SshPipe(self, channel)
         self._pipes.append(pipe)
         return pipe
 
     def _exec(self, channel: paramiko.Channel, command: str) -> None:
-        """Ask for ``command`` without waiting for the answer (RFC 4254, 6.5, want reply: false), which paramiko's own
-        call would do: input may follow at once, a round trip earlier. A refusal closes the channel."""
+        """Ask for ``command`` without waiting for the answer (RFC 4254, 6.5), which paramiko's own call would do:
+        input may follow at once, a round trip earlier. A refusal closes the channel."""
         message = paramiko.Message()
         message.add_byte(bytes([_CHANNEL_REQUEST]))
         message.add_int(channel.remote_chanid)
         message.add_string("exec")
-        message.add_boolean(False)
+        message.add_boolean(True)
         message.add_string(command)
         self.last.transport._send_user_message(message)  # type: ignore[attr-defined]
 
     def lost(self) -> LinkLost:
         """The error of a dead connection."""
-        if any(link.dead for link in self._links):
+        if self.is_active() or any(link.dead for link in self._links):
             return LinkLost(f"{self.host_name} does not answer any more", host=self.host_name)
         return LinkLost(f"the connection to {self.host_name} was cut", host=self.host_name)
+
+    def forget(self, pipe: SshPipe) -> None:
+        """``pipe`` was closed."""
+        with contextlib.suppress(ValueError):
+            self._pipes.remove(pipe)
 
     def is_active(self) -> bool:
         """Whether all hops are up."""
@@ -278,8 +216,8 @@ class SshConnection:
 
     def close(self) -> None:
         """Close pipes, then hops from the far end."""
-        while self._pipes:
-            self._pipes.pop().close()
+        for pipe in tuple(self._pipes):
+            pipe.close()
         for link in reversed(self._links):
             link.close()
 
@@ -290,73 +228,3 @@ class SshConnection:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class SshPipe:
-    """One command on the host. The channel wakes up every second, so that each call keeps its own deadline."""
-
-    def __init__(self, connection: SshConnection, channel: paramiko.Channel) -> None:
-        self._connection = connection
-        self._channel = channel
-        self._closed = False
-
-    def send(self, data: bytes) -> None:
-        """Write all of ``data``."""
-        view = memoryview(data)
-        while view:
-            try:
-                view = view[self._channel.send(bytes(view[:_PACKET])) :]
-            except TimeoutError:
-                if not self._connection.is_active():
-                    raise self._connection.lost() from None
-            except (OSError, EOFError, paramiko.SSHException):
-                raise self._connection.lost() from None
-
-    def send_eof(self) -> None:
-        """Close the command's stdin."""
-        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
-            self._channel.shutdown_write()
-
-    def recv(self, size: int, timeout: float | None = None) -> bytes:
-        """Bytes of stdout."""
-        return self._read(self._channel.recv, size, timeout)
-
-    def recv_stderr(self, size: int, timeout: float | None = None) -> bytes:
-        """Bytes of stderr."""
-        return self._read(self._channel.recv_stderr, size, timeout)
-
-    def _read(self, read: Any, size: int, timeout: float | None) -> bytes:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            try:
-                data: bytes = read(size)
-            except TimeoutError:
-                if deadline is not None and time.monotonic() >= deadline:
-                    raise
-                if not self._connection.is_active() and not self._closed:
-                    raise self._connection.lost() from None
-                continue
-            if not data and not self._closed and not self._ended_in_order():
-                raise self._connection.lost()
-            return data
-
-    def _ended_in_order(self) -> bool:
-        """The end of a stream is the command's own end only if the server said so."""
-        # exit_status_ready() also turns true when the connection dies: the status itself does not.
-        told = int(self._channel.exit_status) >= 0
-        return told or (bool(self._channel.eof_received) and self._connection.is_active())
-
-    def exit_status(self, timeout: float | None = None) -> int:
-        """The exit status, 255 where the server did not tell one."""
-        if not self._channel.status_event.wait(timeout):
-            raise TimeoutError
-        status = int(self._channel.exit_status)
-        if status < 0 and not self._connection.is_active():
-            raise self._connection.lost()
-        return status if status >= 0 else 255
-
-    def close(self) -> None:
-        """Let go of the command."""
-        self._closed = True
-        with contextlib.suppress(Exception):
-            self._channel.close()

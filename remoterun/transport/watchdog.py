@@ -15,6 +15,9 @@ from typing import Any, Protocol
 
 ASK_AFTER_S = 5.0
 DEAD_AFTER_S = 15.0
+TICK_S = 1.0
+# A tick that took longer than this was no tick: this process, or the whole machine, was stopped meanwhile.
+_SLEPT_S = 3.0
 
 
 class Watched(Protocol):
@@ -59,45 +62,74 @@ class CountingSocket:
         return getattr(self.inner, name)
 
 
+class Vigil:
+    """What is known of one connection's silence. Times are the monotonic clock's, in seconds."""
+
+    def __init__(self) -> None:
+        self._asked: float | None = None
+
+    def look(self, now: float, last_received: float, *, slept: bool) -> str:
+        """``"ask"``, ``"dead"`` or ``""``.
+
+        Dead is only what was asked and had the time to answer. After a sleep (``slept``) no silence from before
+        counts, and the question is put at once: the other side may have given up long ago.
+        """
+        if slept or (self._asked is not None and last_received > self._asked):
+            self._asked = None
+        if self._asked is not None:
+            return "dead" if now - self._asked >= DEAD_AFTER_S - ASK_AFTER_S else ""
+        if slept or now - last_received >= ASK_AFTER_S:
+            self._asked = now
+            return "ask"
+        return ""
+
+
 class Watchdog:
     """One thread for all connections of this process; it lives while there are any."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._watched: list[Watched] = []
+        self._watched: list[tuple[Watched, Vigil]] = []
         self._running = False
 
     def watch(self, connection: Watched) -> None:
         """Look after ``connection`` until it says that it is no longer open."""
         with self._lock:
-            self._watched.append(connection)
+            self._watched.append((connection, Vigil()))
             if not self._running:
                 self._running = True
                 threading.Thread(target=self._run, name="watchdog", daemon=True).start()
 
     def _run(self) -> None:
-        asked: dict[int, float] = {}
+        clocks = _Clocks()
         while True:
-            time.sleep(1.0)
+            time.sleep(TICK_S)
+            slept = clocks.slept()
             with self._lock:
-                self._watched = [each for each in self._watched if each.is_open()]
+                self._watched = [each for each in self._watched if each[0].is_open()]
                 if not self._watched:
                     self._running = False
                     return
                 watched = list(self._watched)
-            now = time.monotonic()
-            for each in watched:
-                silent = now - each.last_received
-                last = asked.get(id(each), 0.0)
-                if silent < ASK_AFTER_S:
-                    continue
-                # Dead only if it was asked and had the time to answer: after a suspended laptop wakes, the
-                # silence is long but nobody has asked yet.
-                if last > each.last_received and now - last >= DEAD_AFTER_S - ASK_AFTER_S:
-                    each.give_up()
-                elif last <= each.last_received:
-                    asked[id(each)] = now
-                    threading.Thread(target=each.ask, daemon=True).start()
+            for connection, vigil in watched:
+                verdict = vigil.look(time.monotonic(), connection.last_received, slept=slept)
+                if verdict == "dead":
+                    connection.give_up()
+                elif verdict == "ask":
+                    # It blocks where the way out is stuck, which is the very thing to be noticed.
+                    threading.Thread(target=connection.ask, daemon=True).start()
+
+
+class _Clocks:
+    """Both clocks at the last look: a stopped process shows on either, a sleeping Linux machine on the wall's alone."""
+
+    def __init__(self) -> None:
+        self._seen = (time.monotonic(), time.time())
+
+    def slept(self) -> bool:
+        """Whether much more than a tick has passed since the last call."""
+        before, self._seen = self._seen, (time.monotonic(), time.time())
+        return any(now - then > TICK_S + _SLEPT_S for now, then in zip(self._seen, before, strict=True))
 
 
 WATCHDOG = Watchdog()
