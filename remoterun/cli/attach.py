@@ -26,6 +26,11 @@ def command(app: App, job: str | None, hosts: tuple[str, ...]) -> None:
         raise UsageError("attach needs a terminal", hint="remoterun logs -f follows the log without one")
     argv = app.fleet().job(job, hosts).attach_argv()
     sys.stdout.flush()
+    os.execvpe(argv[0], argv, attach_environment())
+
+
+def attach_environment() -> dict[str, str]:
+    """This environment, without the traces of a tmux around it."""
     environment = {key: value for key, value in os.environ.items() if key not in ("TMUX", "TMUX_PANE")}
     environment.setdefault("TERM", "xterm-256color")
-    os.execvpe(argv[0], argv, environment)
+    return environment

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from remoterun.cli.guards import guard_options, read_guards
 from remoterun.cli.main import App
 from remoterun.cli.terminal import host_option, json_option, note
 from remoterun.errors import UsageError
 
 if TYPE_CHECKING:
+    from remoterun.fleet import Fleet
+    from remoterun.fleet.launching import Started
     from remoterun.model.job import JobSpec
 
 
@@ -67,6 +70,8 @@ class LaunchCommand(click.Command):
     help="Variables, a K=V a line.",
 )
 @click.option("--max-restarts", type=click.IntRange(0), default=0, help="torchrun's own restarts of failed workers.")
+@guard_options
+@click.option("--tty", is_flag=True, help="Give the job a terminal of its own, for pdb and prompts; attaches to it.")
 @click.option("-d", "--detach", is_flag=True, help="Do not follow the log.")
 @click.option("--dry-run", is_flag=True, help="Print the whole plan; touch nothing.")
 @click.option(
@@ -111,10 +116,31 @@ def command(app: App, /, hosts: tuple[str, ...], words: tuple[str, ...], **optio
         from remoterun.cli import follow
         from remoterun.views.plan import summary
 
+        if spec.tty and not spec.detach:
+            return _attach(fleet, started)
         if spec.detach:
             return follow.report_start(started.status, as_json=bool(options["as_json"]))
         note(summary(started.plan))
         return follow.until_end(fleet, started)
+
+
+def _attach(fleet: Fleet, started: Started) -> int:
+    """The terminal that the job was given; how to come back when it was left."""
+    import subprocess
+
+    from remoterun.cli.attach import attach_environment
+    from remoterun.cli.follow import said
+    from remoterun.fleet import Job
+    from remoterun.views.plan import summary
+
+    note(summary(started.plan))
+    job = Job(fleet, fleet.remote(fleet.inventory.host(started.plan.host)), started.status)
+    if not started.status.state.ended:
+        subprocess.run(job.attach_argv(), env=attach_environment(), check=False)
+        if not job.refresh().state.ended:
+            note(f"left: {job.id} goes on. Back to it: remoterun attach {job.id}; to end it: remoterun stop {job.id}")
+            return 0
+    return said(job.status)
 
 
 def _spec(words: tuple[str, ...], options: dict[str, object]) -> JobSpec:
@@ -137,6 +163,8 @@ def _spec(words: tuple[str, ...], options: dict[str, object]) -> JobSpec:
         run = Command("script", words[0], words[1:])
     if options["as_json"] and not options["detach"]:
         raise UsageError("--json goes with -d: the log of a followed job is not JSON")
+    if options["tty"] and not options["detach"] and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("--tty needs a terminal here", hint="add -d, and come to it later: remoterun attach")
     return JobSpec(
         name=check_name(str(options["name"])) if options["name"] is not None else default_name(run.target),
         command=run,
@@ -148,6 +176,10 @@ def _spec(words: tuple[str, ...], options: dict[str, object]) -> JobSpec:
         setup=_text(options["setup"]),
         env=read_environment(options["env"], options["env_files"]),  # type: ignore[arg-type]
         max_restarts=int(str(options["max_restarts"])),
+        guards=read_guards(options),
+        notify=tuple(options["notify"]),  # type: ignore[arg-type]
+        checkpoint=_text(options["checkpoint"]),
+        tty=bool(options["tty"]),
         detach=bool(options["detach"]),
     )
 

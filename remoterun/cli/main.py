@@ -23,6 +23,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "wait": ("wait", "Wait for a job's end; exits with the job's own status."),
     "ps": ("ps", "Jobs on all hosts."),
     "status": ("status", "One job in full."),
+    "why": ("why", "Why a job ended, and what to do next."),
+    "stacks": ("stacks", "Where each process of a running job is just now."),
     "stop": ("stop", "End jobs: signal, grace, kill; prove that nothing is left."),
     "rm": ("rm", "Remove ended jobs' files."),
     "gpus": ("gpus", "Every GPU on every host: who, what, how busy."),

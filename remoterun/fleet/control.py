@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from remoterun.errors import HostError, UsageError
 from remoterun.fleet.following import read_status
@@ -11,6 +12,9 @@ from remoterun.host.jobs import judge, parse_scan
 from remoterun.host.remote import Remote
 from remoterun.model.job import JobState, JobStatus
 from remoterun.plan import shell
+
+if TYPE_CHECKING:
+    from remoterun.host.postmortem import PostMortem
 
 SIGNALS = ("TERM", "INT", "USR1", "USR2", "QUIT", "HUP", "KILL")
 
@@ -77,6 +81,32 @@ def remove_job(remote: Remote, job_id: str) -> None:
         remote.check(reply, f"removing {job_id}", job_id)
 
 
+def post_mortem(remote: Remote, job_id: str) -> PostMortem:
+    """The evidence of one job, put together. Raises UnknownJob."""
+    from remoterun.host.postmortem import examine
+
+    with remote.converse() as conversation:
+        reply = conversation.ask("rr_why", [remote.host.workdir, job_id], libraries=["lib", "jobs", "why"])
+        remote.check(reply, f"looking into {job_id}", job_id)
+    scan = parse_scan(reply.out)
+    found = examine(scan.jobs[0], scan, remote.host.name) if scan.jobs else None
+    if found is None:
+        raise remote.failure(reply, f"looking into {job_id}")
+    return found
+
+
+def read_stacks(remote: Remote, job_id: str) -> str:
+    """The stacks of a job's Python processes. Raises UsageError when it has none."""
+    with remote.converse() as conversation:
+        if read_status(remote, conversation, job_id).state.ended:
+            raise UsageError(f"{job_id} has ended", hint=f"remoterun why {job_id}")
+        reply = conversation.ask("rr_stacks", [job_id], libraries=["lib", "stacks"], timeout=300)
+        if reply.status == 4:
+            raise UsageError(f"{job_id} has no Python process now", hint=f"remoterun logs {job_id}")
+        remote.check(reply, f"reading the stacks of {job_id}", job_id)
+        return reply.out.decode("utf-8", "replace")
+
+
 def attach_argv(remote: Remote, job_id: str) -> list[str]:
     """The argv that hands this terminal to the job's tmux session; makes the session anew if it is gone.
 
@@ -118,31 +148,3 @@ def tmux_hint(job: JobStatus) -> str | None:
     work = folder.rsplit("/jobs/", 1)[0]
     socket = f"{work}/tmux-{job.record.get('hostname')}/socket"
     return f"tmux -S {shell.quote(socket)} attach -t ={job.id}"
-
-
-def read_log(
-    remote: Remote, job_id: str, *, lines: int = -1, file: str = "log", until: int | None = None
-) -> Iterator[bytes]:
-    """The last ``lines`` lines (-1: all) of the first ``until`` bytes of one of the job's logs, piece by piece."""
-    with remote.converse() as conversation:
-        number = conversation.post(
-            "rr_log",
-            [remote.host.workdir, job_id, str(lines), file, "" if until is None else str(until)],
-            libraries=["lib", "jobs"],
-        )
-        stream = conversation.stream(number, timeout=60)
-        while True:
-            try:
-                yield next(stream)
-            except StopIteration as end:
-                if end.value == 4:
-                    raise UsageError(f"{job_id} has no {file}", hint=f"remoterun status {job_id}") from None
-                if end.value:
-                    reply = conversation_failure(end.value)
-                    raise HostError(f"reading {file} of {job_id} failed on {remote.host.name}: {reply}") from None
-                return
-
-
-def conversation_failure(status: int) -> str:
-    """A status of a log request in words."""
-    return "no such job" if status == 3 else f"status {status}"

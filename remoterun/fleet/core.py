@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from remoterun.config.inventory import Inventory
 from remoterun.errors import ConnectError, UnknownHost, UnknownJob, UsageError
-from remoterun.fleet import control, listing
+from remoterun.fleet import control, listing, logs
 from remoterun.fleet.following import Follower, read_status
 from remoterun.fleet.local_state import LocalState
+from remoterun.fleet.logs import Excerpt
 from remoterun.host.project import find_project
 from remoterun.host.remote import Remote
 from remoterun.model.facts import Facts
@@ -24,6 +25,7 @@ from remoterun.transport.factory import Prompt, make_transport
 
 if TYPE_CHECKING:
     from remoterun.fleet import launching
+    from remoterun.host.postmortem import PostMortem
 
 Notice = Callable[[str], None]
 
@@ -256,24 +258,25 @@ class Job:
         self.status = yield from Follower(self.remote, self.id, offset, self.fleet.notice).chunks()
         return self.status
 
-    def logs(self, *, follow: bool = False, lines: int = -1, file: str = "log") -> Iterator[bytes]:
-        """The log so far (the last ``lines`` lines), or followed to the job's end."""
+    def logs(self, *, follow: bool = False, lines: int = -1, excerpt: Excerpt | None = None) -> Iterator[bytes]:
+        """The log so far (its last ``lines`` lines, or another ``excerpt``), or followed to the job's end."""
         if follow:
             yield from self.follow()
         else:
-            yield from control.read_log(self.remote, self.id, lines=lines, file=file)
+            yield from logs.read_log(self.remote, self.id, excerpt or logs.Excerpt(lines))
 
-    def follow_last(self, lines: int) -> Generator[bytes, None, JobStatus]:
-        """The log's last ``lines`` lines, then on to the job's end."""
+    def follow_from(self, excerpt: Excerpt) -> Generator[bytes, None, JobStatus]:
+        """A part of the log so far, then on to the job's end."""
         size = self.status.log_size or 0
-        tail = b"".join(control.read_log(self.remote, self.id, lines=lines, until=size))
-        if tail:
-            yield tail
-        return (yield from self.follow(size))
+        yield from logs.read_log(self.remote, self.id, logs.before(excerpt, size))
+        rest = self.follow(size)
+        if excerpt.grep is None:
+            return (yield from rest)
+        return (yield from logs.matching_lines(rest, excerpt.grep))
 
     def rank_log(self, rank: int, lines: int = -1) -> Iterator[bytes]:
         """What one rank wrote."""
-        yield from control.read_log(self.remote, self.id, lines=lines, file=f"ranks/{rank}.log")
+        yield from logs.read_log(self.remote, self.id, logs.Excerpt(lines), file=f"ranks/{rank}.log")
 
     def tmux_command(self) -> str | None:
         """What to type on the host itself to see the job's session."""
@@ -293,6 +296,14 @@ class Job:
         stopped = control.stop_job(self.remote, self.id, signal=signal, grace=grace, notice=self.fleet.notice)
         self.status = stopped.status
         return stopped
+
+    def why(self) -> PostMortem:
+        """What is known of why it ended (or of how it goes). Raises ConnectError, UnknownJob."""
+        return control.post_mortem(self.remote, self.id)
+
+    def stacks(self) -> str:
+        """The Python stacks of its processes, as text for people. Raises UsageError when it has none."""
+        return control.read_stacks(self.remote, self.id)
 
     def remove(self) -> None:
         """Remove the ended job's files."""

@@ -45,7 +45,10 @@ _SETTLE_DETACHED = 10
 _TRIES = 5
 # The sh files of a job's folder, and the function each ends with.
 _AGENT = {
-    "supervise.sh": (("lib", "signals", "leases", "supervise"), 'rr_supervise "${0%/*}" "$@"'),
+    "supervise.sh": (
+        ("lib", "signals", "leases", "notify", "stacks", "watch", "supervise"),
+        'rr_supervise "${0%/*}" "$@"',
+    ),
     "view.sh": (("lib", "view"), 'rr_view "${0%/*}" "$@"'),
 }
 
@@ -273,7 +276,7 @@ def _start(remote: Remote, conversation: Conversation, prepared: Prepared) -> St
     )
     # The log is asked for before the answer is here: where the start fails there is no job, and no log.
     follow = None
-    if not plan.spec.detach:
+    if not (plan.spec.detach or plan.spec.tty):
         follow = conversation.post("rr_follow", [plan.paths.workdir, plan.id, "0"], libraries=["jobs"])
     reply = conversation.collect(number, timeout=None if prepared.payload.size > 1 << 20 else 120.0)
     if reply.status:

@@ -93,9 +93,11 @@ def judge(signs: Signs, scan: Scan, host: str) -> JobStatus | None:
         created=parse_time(record.get("created")),
         started=parse_time(start.get("started")),
         ended=parse_time(exit_record.get("ended")),
+        attempt=_attempt(signs),
         runtime=record.get("runtime"),
         last_line=_last_line(tail),
         log_idle_s=float(max(0, scan.now - log_time)) if live and log_time and scan.now else None,
+        stalled_s=_since(signs.record("stall").get("since"), scan.now) if state is JobState.RUNNING else None,
         log_size=_int(signs.values.get("log_size")),
         stop=signs.record("stop"),
         record=record,
@@ -104,14 +106,13 @@ def judge(signs: Signs, scan: Scan, host: str) -> JobStatus | None:
 
 def _state(signs: Signs, scan: Scan, record: Mapping[str, object]) -> tuple[JobState, str | None, int | None]:
     """State, reason and exit status. The exit record wins over every other sign."""
-    exit_record = signs.record("exit")
+    exit_record, start = signs.record("exit"), signs.record("start")
     if exit_record:
         code = _int(exit_record.get("code"))
         state = JobState(exit_record.get("state", "failed"))
-        return state, _why_ended(state, code, signs.record("stop")), code
+        return state, _why_ended(state, code, signs.record("stop"), exit_record, start), code
     if scan.host_id and record.get("host_id") not in (None, scan.host_id):
         return JobState.UNKNOWN, f"it runs on {record.get('hostname')}, which shares this home folder", None
-    start = signs.record("start")
     if not start:
         made = _int(signs.values.get("made"))
         if made is not None and scan.now and scan.now - made > STARTING_S:
@@ -119,21 +120,65 @@ def _state(signs: Signs, scan: Scan, record: Mapping[str, object]) -> tuple[JobS
         return JobState.STARTING, None, None
     if scan.boot and start.get("boot") and start["boot"] != scan.boot:
         return JobState.LOST, "the host was rebooted", None
+    pause = signs.record("pause")
     if signs.values.get("supervisor_is") == "alive":
-        return JobState.RUNNING, "stopping" if signs.record("stop") else None, None
+        if signs.record("stop"):
+            return JobState.RUNNING, "stopping", None
+        if pause:
+            ended = f"attempt {_attempt(signs)} ended with exit status {pause.get('code')}"
+            return JobState.STARTING, f"{ended}; attempt {pause.get('attempt')} begins soon", None
+        return JobState.RUNNING, None, None
     if signs.values.get("main_is") == "alive":
         return JobState.RUNNING, "its supervisor was killed: the exit status will not be recorded", None
-    return JobState.LOST, "killed from outside (SIGKILL, or the kernel out of memory)", None
+    by_kernel = oom_words(start, signs.values.get("oom_kills_now"))
+    return (
+        JobState.LOST,
+        by_kernel or "its supervisor and its first process were killed from outside (SIGKILL)",
+        None,
+    )
 
 
-def _why_ended(state: JobState, code: int | None, stop: Mapping[str, str]) -> str | None:
+def _attempt(signs: Signs) -> int:
+    """The number of the newest attempt; 1 where none has begun."""
+    return _int(signs.record("main").get("attempt")) or 1
+
+
+def _since(time: str | None, now: int) -> float | None:
+    """Seconds from an epoch time of the host to its now."""
+    then = _int(time)
+    return float(max(0, now - then)) if then is not None and now else None
+
+
+def oom_words(start: Mapping[str, str], oom_kills: str | None) -> str | None:
+    """What the kernel's count of processes that it ended for want of memory says of the time since ``start``."""
+    before, after = _int(start.get("oom_kills")), _int(oom_kills)
+    if before is None or after is None or after <= before:
+        return None
+    count = after - before
+    ended = "a process" if count == 1 else f"{count} processes"
+    return f"killed while the kernel, out of memory, ended {ended} on this host"
+
+
+def _why_ended(
+    state: JobState, code: int | None, stop: Mapping[str, str], end: Mapping[str, str], start: Mapping[str, str]
+) -> str | None:
     if state is JobState.STOPPED:
         killed = _int(stop.get("killed"))
         forced = f", {killed} killed after {stop.get('grace')} s" if killed else ""
-        return f"stopped with SIG{stop.get('signal', 'TERM')}{forced}"
+        why = f"{stop['why']}; " if stop.get("why") else ""
+        return f"{why}stopped with SIG{stop.get('signal', 'TERM')}{forced}"
     if code is None or code == 0:
         return None
-    return exit_words(code)
+    words = exit_words(code)
+    rank_code = _int(end.get("rank_code"))
+    if rank_code is not None and rank_code != code:
+        words += f"; the rank that failed first: {exit_words(rank_code)}"
+    if {code, rank_code} & {128 + 9, 128 + 7} and (by_kernel := oom_words(start, end.get("oom_kills"))):
+        words += f" ({by_kernel})"
+    free = _int(end.get("free_kib"))
+    if free is not None and free < 1024:
+        words += f"; the disk of its folder was full ({free} KiB left)"
+    return words
 
 
 def exit_words(code: int) -> str:

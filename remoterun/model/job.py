@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import Enum
 from pathlib import PurePosixPath
 
+from remoterun.model.guards import Guards
 from remoterun.model.host import EMPTY
 
 
@@ -45,7 +46,11 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One launch as it was asked for, before any host was looked at."""
+    """One launch as it was asked for, before any host was looked at.
+
+    ``notify`` holds targets as typed (they may be secret); ``checkpoint`` a shell pattern of the job's checkpoints,
+    relative to its folder; ``tty`` whether it gets a terminal of its own.
+    """
 
     name: str
     command: Command
@@ -57,6 +62,10 @@ class JobSpec:
     setup: str | None = None
     env: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     max_restarts: int = 0
+    guards: Guards = field(default_factory=Guards)
+    notify: tuple[str, ...] = ()
+    checkpoint: str | None = None
+    tty: bool = False
     detach: bool = False
 
 
@@ -110,7 +119,7 @@ class JobStatus:
     """What is known of one job at one moment. Times are UTC; unknown values are None, never 0 or "".
 
     ``host`` is the name in the inventory under which it was found. ``record`` is its job.json.
-    ``log_idle_s`` is how long its log has been silent; ``age_s`` is how old this knowledge is when the
+    ``log_idle_s`` is how long its log has been silent, ``stalled_s`` how long its GPUs have been idle too; ``age_s`` is how old this knowledge is when the
     state is unknown.
     """
 
@@ -129,6 +138,7 @@ class JobStatus:
     runtime: str | None = None
     last_line: str | None = None
     log_idle_s: float | None = None
+    stalled_s: float | None = None
     log_size: int | None = None
     last_known_state: str | None = None
     age_s: float | None = None

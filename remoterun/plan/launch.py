@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
-from remoterun.errors import PlanError
+from remoterun.errors import PlanError, UsageError
 from remoterun.model.facts import Facts
 from remoterun.model.host import Host
 from remoterun.model.job import JobPaths, JobSpec, Project, Snapshot
 from remoterun.plan import shell
 from remoterun.plan.gpus import GpuChoice, cuda_environment
+from remoterun.plan.guards import guards_file, notify_file, parse_notify, restart_file
 from remoterun.plan.torchrun import torchrun_argv, torchrun_environment
 
 SCHEMA = 1
@@ -101,6 +102,8 @@ def make_plan(
             hint="--runtime none runs with the host's own Python",
             host=host.name,
         )
+    if spec.guards.idle_s is not None and not gpus.uuids:
+        raise UsageError("--stop-when-idle watches a job's GPUs, and this one has no GPU", hint="--timeout ends it by time")
     paths = JobPaths(facts.workdir, job_id)
     nproc = spec.nproc_per_node or max(1, len(gpus.uuids))
     argv = _argv(spec, host, facts, paths, nproc)
@@ -131,12 +134,30 @@ def make_plan(
         PlanFile("run.sh", run_script(plan, facts, spec.setup or host.setup), 0o700),
         PlanFile("env", shell.exports(spec.env), secret=True),
         PlanFile("gpus", ",".join(gpus.uuids)),
+        *_supervision_files(plan),
         *(PlanFile(name, text, 0o700) for name, text in agent.items()),
     ]
+    return replace(plan, files=tuple(files))
+
+
+def _supervision_files(plan: LaunchPlan) -> list[PlanFile]:
+    """What the supervisor and the watcher on the host read. One that is not there asks for nothing."""
+    spec = plan.spec
+    files = [PlanFile("guards", guards_file(spec.guards))]
+    if spec.guards.restart:
+        files.append(PlanFile("restart", restart_file(spec.guards.restart)))
+    if spec.notify:
+        files.append(PlanFile("notify", notify_file(spec.notify), secret=True))
+    if spec.checkpoint:
+        files.append(PlanFile("checkpoint", spec.checkpoint + "\n"))
+    if plan.project.folder:
+        files.append(PlanFile("folder", plan.project.folder + "\n"))
     if spec.command.torchrun:
         # sh/signals.sh must know that the job's first process is torchrun.
         files.append(PlanFile("torchrun", ""))
-    return replace(plan, files=tuple(files))
+    if spec.tty:
+        files.append(PlanFile("tty", ""))
+    return files
 
 
 def _environment(
@@ -152,7 +173,6 @@ def _environment(
     environment |= {
         "REMOTERUN_JOB": paths.id,
         "REMOTERUN_OUT": paths.file("out"),
-        "REMOTERUN_ATTEMPT": "1",
     }
     return environment
 
@@ -260,6 +280,10 @@ def job_record(plan: LaunchPlan, facts: Facts, now: datetime, launcher: Mapping[
         "environment": dict(plan.environment),
         "secret_names": list(plan.secrets),
         "setup": spec.setup,
+        "guards": asdict(spec.guards),
+        "notify": [parse_notify(target)[0] for target in spec.notify],
+        "checkpoint": spec.checkpoint,
+        "tty": spec.tty,
         "python": {
             "path": facts.python.path,
             "version": facts.python.version,

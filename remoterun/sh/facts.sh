@@ -40,7 +40,7 @@ rr_tools() {
   fi
   rr_path "$1" "$login"
   rr_say path "$PATH"
-  for name in tar gzip docker podman rsync sshfs rclone flock setsid nvidia-smi; do
+  for name in tar gzip docker podman rsync sshfs rclone flock setsid script py-spy nvidia-smi; do
     found=$(command -v "$name" 2>/dev/null) && rr_say "tool.$name" "$found"
   done
   if found=$(command -v "${2:-tmux}" 2>/dev/null); then rr_say tool.tmux "$found $("$found" -V 2>/dev/null)"; fi

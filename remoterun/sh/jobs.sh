@@ -43,13 +43,14 @@ rr_show() {
     if rr_alive "$(rr_get "$job/start" supervisor)" "$(rr_get "$job/start" supervisor_ticks)"; then supervisor=alive; fi
     if rr_alive "$(rr_get "$job/main" main)" "$(rr_get "$job/main" main_ticks)"; then main=alive; fi
     printf 'supervisor_is=%s\nmain_is=%s\n' "$supervisor" "$main"
+    [ "$supervisor$main" != deaddead ] || printf 'oom_kills_now=%s\n' "$(rr_oom_kills)"
   else
     printf 'made=%s\n' "$(stat -c %Y "$job/job.json")"
   fi
   [ ! -e "$job/log" ] || stat -c 'log_size=%s
 log_time=%Y' "$job/log"
   # The exit record may have come while we looked at the processes: it is read after them, and it wins.
-  for name in start main stop exit job.json; do
+  for name in start main pause stall stop exit job.json; do
     [ ! -f "$job/$name" ] || rr_give "$name" "$(cat "$job/$name")"
   done
   [ ! -e "$job/log" ] || rr_give tail "$(tail -c 400 "$job/log" | tr -d '\000')"
@@ -99,10 +100,24 @@ rr_living() {
   return 1
 }
 
-# rr_log WORKDIR ID LINES FILE UNTIL: the last LINES lines (-1: all) of one of the job's logs, of which only the
-# first UNTIL bytes are looked at when that is given.
+# rr_log WORKDIR ID LINES FILE UNTIL [SINCE [ATTEMPT [PATTERN]]]: the last LINES lines (-1: all) of one of the job's
+# logs, of which only the first UNTIL bytes are looked at when that is given; of the log itself also from SINCE (seconds
+# since 1970) on, of one ATTEMPT, and only lines that match PATTERN (an extended regular expression).
 rr_log() {
+  local from to
   cd "$(rr_home "$1")/jobs/$2" || return 3
+  if [ -n "${6-}${7-}${8-}" ]; then
+    [ "$4" = log ] || return 7
+    : | grep -aE -e "${8-}" || [ $? = 1 ] || return 2
+    from=0
+    to=${5:-$(stat -c %s log)}
+    if [ -n "${7-}" ]; then
+      rr_attempt_range "$7" || return 8
+    fi
+    [ -z "${6-}" ] || rr_since "$6"
+    rr_range "$from" "$to" | rr_grep "${8-}" | rr_last "$3"
+    return
+  fi
   case $4 in
     # Rank 0 writes into the log itself; the lines of other ranks have theirs in front.
     ranks/0.log) grep -av '^\[rank [1-9]' log | rr_last "$3" ;;
@@ -121,6 +136,42 @@ rr_log() {
 }
 
 rr_exists() { [ -e "$1" ]; }
+
+# Bytes FROM to TO of the log.
+rr_range() { tail -c "+$(($1 + 1))" log | if [ "$2" -gt "$1" ]; then head -c "$(($2 - $1))"; fi; }
+
+rr_grep() { if [ -n "$1" ]; then grep -aE -e "$1" || [ $? = 1 ]; else cat; fi; }
+
+# N: `from` and `to` of one attempt, where its lines in the log begin and end.
+rr_attempt_range() {
+  local n code told begin end ended last=0
+  if [ -f attempts ]; then
+    # shellcheck disable=SC2034
+    while read -r n code told begin end ended; do
+      last=$n
+      if [ "$n" = "$1" ]; then
+        from=$begin to=$end
+        return 0
+      fi
+    done <attempts
+  fi
+  # The newest one is not in the list: it begins where the last mark of ours ends.
+  [ "$1" = $((last + 1)) ] && [ "$(rr_get main attempt)" = "$1" ] || return 1
+  [ "$last" = 0 ] || from=$(rr_get main log_from)
+}
+
+# SECONDS: raise `from` to where the log was at that time, as the watcher noted it every few seconds: a little more
+# than asked for, never less.
+rr_since() {
+  local time size at=0
+  [ -f log.times ] || return 0
+  case $1 in -*) set -- "$(($(date +%s) + $1))" ;; esac
+  while read -r time size; do
+    [ "$time" -lt "$1" ] || break
+    at=$size
+  done <log.times
+  if [ "$at" -gt "$from" ]; then from=$at; fi
+}
 
 rr_last() { if [ "$1" -lt 0 ]; then cat; else tail -n "$1"; fi; }
 

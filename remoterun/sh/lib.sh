@@ -12,6 +12,25 @@ rr_line() {
   printf %s "$text"
 }
 
+# Seconds since boot: no clock that is set can move it.
+rr_uptime() {
+  local up rest
+  # shellcheck disable=SC2034
+  IFS='. ' read -r up rest </proc/uptime
+  printf %s "$up"
+}
+
+# How many processes the kernel has ended for want of memory since boot; nothing where it does not count them.
+rr_oom_kills() {
+  local key value
+  while IFS=' ' read -r key value; do
+    if [ "$key" = oom_kill ]; then
+      printf %s "$value"
+      return
+    fi
+  done </proc/vmstat
+}
+
 # This boot of this machine.
 rr_boot() { rr_line /proc/sys/kernel/random/boot_id; }
 

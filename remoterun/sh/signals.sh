@@ -5,7 +5,7 @@
 # Stands in the job's folder. Prints what it does; status 0 when no process of the job is left.
 rr_end() {
   local id="$1" signal="$2" grace="$3" main agent='' targets left began now killed=0
-  began=$(date +%s)
+  began=$(rr_uptime)
   main=$(rr_main)
   if [ -n "$main" ] && [ -e torchrun ]; then
     # torchrun would kill its workers 30 s after a SIGTERM, and at once when the first of them ends: it is
@@ -20,7 +20,7 @@ rr_end() {
     echo "SIG$signal to $(rr_count "$targets"), up to $grace s to save and end"
     rr_signal "$signal" "$targets"
     while targets=$(rr_still "$targets") && [ -n "$targets" ]; do
-      now=$(date +%s)
+      now=$(rr_uptime)
       [ $((now - began)) -lt "$grace" ] || break
       rr_nap 0.1
     done

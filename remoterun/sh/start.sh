@@ -91,6 +91,8 @@ rr_make() {
   fi
   mkdir -p "$aside/job/out" "$aside/job/ranks"
   : >"$aside/job/log"
+  # Room for the record of the end, should the disk be full by then.
+  printf '%512s' '' | tr ' ' '\n' >"$aside/job/reserve"
   rr_event "$aside/job" starting ''
   mv -T "$aside/job" "jobs/$id"
 }

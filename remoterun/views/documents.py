@@ -62,6 +62,7 @@ def job_object(job: JobStatus) -> Document:
         "runtime": job.runtime,
         "last_line": job.last_line,
         "log_idle_s": job.log_idle_s,
+        "stalled_s": job.stalled_s,
         "log_bytes": job.log_size,
         "last_known_state": job.last_known_state,
         "age_s": job.age_s,

@@ -83,12 +83,20 @@ def jobs_table(jobs: Sequence[JobStatus], *, now: datetime, width: int, colour: 
             str(len(job.gpus)) if job.gpus else "-",
             duration((job.ended or now) - job.started) if job.started else "-",
             seconds(job.log_idle_s),
-            job.reason if job.reason and job.state is not JobState.FAILED else job.last_line or job.reason or "",
+            _last_words(job),
         )
         for job in jobs
     ]
     head = ("JOB", "HOST", "STATE", "GPUS", "TIME", "IDLE", "LAST LINE")
     return columns(head, rows, width=width, colours=[_STATE_COLOUR[job.state] for job in jobs] if colour else None)
+
+
+def _last_words(job: JobStatus) -> str:
+    if job.stalled_s is not None:
+        return f"stalled for {seconds(job.stalled_s)}: log silent, GPUs idle (remoterun stacks {job.id})"
+    if job.reason and job.state is not JobState.FAILED:
+        return job.reason
+    return job.last_line or job.reason or ""
 
 
 def duration(delta: object) -> str:

@@ -1,0 +1,244 @@
+"""What goes on on the host while nobody looks: attempts, limits, stalls, news, terminals, post-mortems."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.conftest import require
+from tests.fleet.client import Client
+from tests.fleet.host import TestHost
+from tests.fleet.nvidia import cards
+
+pytestmark = pytest.mark.fleet
+
+
+def launch(client: Client, host: TestHost, *arguments: str) -> str:
+    return client.run("launch", "-d", "-H", host.name, *arguments, check=True).stdout.strip()
+
+
+def status(client: Client, job: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(client.run("status", job, "--json", check=True).stdout)["job"]
+    return found
+
+
+def until(check: Callable[[], object], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.1)
+
+
+def file(host: TestHost, job: str, name: str) -> str:
+    return host.sh(f"cat .remoterun/jobs/{job}/{name}", check=False).stdout
+
+
+def test_a_failed_job_is_begun_again_with_its_newest_checkpoint(host: TestHost, client: Client) -> None:
+    client.script(
+        "sub/again.sh",
+        '#!/bin/sh\necho "attempt $REMOTERUN_ATTEMPT from ${REMOTERUN_CHECKPOINT#*/jobs/*/}"\nmkdir -p checkpoints "$REMOTERUN_OUT/x"\n'
+        'n=$REMOTERUN_ATTEMPT; : >checkpoints/step-$n; : >checkpoints/step-9.tmp\n[ "$n" = 3 ] || { printf open; exit 9; }\n',
+    )
+    done = client.run("launch", "-H", host.name, "--restart", "on-failure:5", "--restart-delay", "1s", "sub/again.sh")
+    job = json.loads(client.run("ps", "--json").stdout)["jobs"][0]
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "attempt 1 from ",
+        "open",
+        "-- remoterun: attempt 1 ended with exit status 9; attempt 2 begins in 1 s",
+        "attempt 2 from code/checkpoints/step-1",
+        "open",
+        "-- remoterun: attempt 2 ended with exit status 9; attempt 3 begins in 2 s",
+        "attempt 3 from code/checkpoints/step-2",
+    ]
+    assert (job["state"], job["attempt"]) == ("succeeded", 3)
+    # Each attempt's own output can be had alone.
+    assert (
+        client.run("logs", job["id"], "--attempt", "2", check=True).stdout.splitlines()[0].startswith("attempt 2 from")
+    )
+    assert client.run("logs", job["id"], "--attempt", "2", check=True).stdout.splitlines()[1:] == ["open"]
+
+
+def test_no_attempt_follows_where_none_was_asked_for(host: TestHost, client: Client) -> None:
+    at_most = launch(client, host, "--restart", "on-failure:1", "--restart-delay", "1s", "--", "sh", "-c", "exit 4")
+    until(lambda: status(client, at_most)["state"] == "failed")
+    assert (status(client, at_most)["attempt"], status(client, at_most)["exit_code"]) == (2, 4)
+    other = ("--restart", "on-failure", "--restart-delay", "1s", "--restart-exit-codes", "3,5")
+    assert client.run("launch", "-H", host.name, *other, "--", "sh", "-c", "exit 4").returncode == 4
+    # What could not be started at all is not tried for ever.
+    assert client.run("launch", "-H", host.name, "--restart", "on-failure", "--", "no-such-program").returncode == 127
+
+
+def test_a_stop_between_two_attempts_is_a_stop(host: TestHost, client: Client) -> None:
+    job = launch(client, host, "--restart", "on-failure", "--restart-delay", "1h", "--", "sh", "-c", "exit 4")
+    until(lambda: status(client, job)["state"] == "starting")
+    assert "attempt 2" in status(client, job)["reason"]
+    assert status(client, job)["exit_code"] is None
+    began = time.monotonic()
+    client.run("stop", job, check=True)
+    assert time.monotonic() - began < 20
+    assert status(client, job)["state"] == "stopped"
+
+
+def test_time_limits_let_a_job_save(host: TestHost, client: Client) -> None:
+    client.script(
+        "save.sh", "#!/bin/sh\ntrap 'sleep 1; echo saved; exit 0' TERM\necho go\nwhile :; do sleep 0.1; done\n"
+    )
+    done = client.run("launch", "-H", host.name, "--timeout", "2s", "save.sh")
+    job = json.loads(client.run("ps", "--json").stdout)["jobs"][0]
+    assert "saved" in done.stdout.splitlines()
+    assert job["state"] == "stopped"
+    assert "time limit of 2s" in job["reason"]
+
+
+def test_idle_gpus_end_a_job_and_busy_or_unknown_ones_do_not(host: TestHost, client: Client) -> None:
+    shown = cards(2, host.name)
+    host.nvidia.show(shown)
+    refused = client.run("launch", "-H", host.name, "--gpus", "none", "--stop-when-idle", "4s", "--", "sleep", "60")
+    assert refused.returncode == 2
+    assert "no GPU" in refused.stderr
+    idle = launch(client, host, "--gpus", "1", "--stop-when-idle", "4s", "--", "sleep", "60")
+    until(lambda: status(client, idle)["state"] == "stopped", 25)
+    assert "idle for 4s" in status(client, idle)["reason"]
+    host.nvidia.fail(9, "the driver gives no answer")
+    # Unknown is never idle. The cards were probed before the driver failed.
+    host.nvidia.show(shown)
+    busy = launch(client, host, "--gpus", "1", "--stop-when-idle", "4s", "--", "sleep", "60")
+    host.nvidia.fail(9, "the driver gives no answer")
+    time.sleep(7)
+    host.nvidia.show(shown)
+    assert status(client, busy)["state"] == "running"
+    client.run("stop", busy, check=True)
+
+
+def test_a_stall_is_shown_told_and_looked_into(host: TestHost, client: Client) -> None:
+    host.nvidia.show(cards(1, host.name))
+    job = launch(
+        client, host, "--stall-after", "4s", "--notify", 'cat >>told; echo "$REMOTERUN_EVENT $REMOTERUN_STATE" >>told',
+        "--", "python3", "-c", "import time\ndef stuck():\n    time.sleep(60)\nstuck()",
+    )  # fmt: skip
+    until(lambda: status(client, job)["stalled_s"] is not None)
+    assert "stalled" in client.run("ps", check=True).stdout
+    until(lambda: "stall stalled" in file(host, job, "told"))
+    assert "python3" in file(host, job, "stacks")
+    client.run("stop", job, check=True)
+    until(lambda: "end stopped" in file(host, job, "told"))
+    assert file(host, job, "told").count("end stopped") == 1
+
+
+def test_news_reach_a_web_address_that_no_command_line_shows(host: TestHost, client: Client) -> None:
+    require("curl")
+    client.script(
+        "server.py",
+        "import http.server, sys\n"
+        "class H(http.server.BaseHTTPRequestHandler):\n"
+        "    def do_POST(self):\n"
+        "        text = self.rfile.read(int(self.headers['Content-Length'])).decode()\n"
+        "        print(self.path, self.headers.get('Title', '-'), text, flush=True)\n"
+        "        self.send_response(200); self.end_headers()\n"
+        "    def log_message(self, *a): pass\n"
+        "http.server.HTTPServer(('127.0.0.1', 8123), H).serve_forever()\n",
+    )
+    server = launch(client, host, "--name", "server", "--", "python3", "server.py")
+    until(lambda: host.sh("cat /proc/net/tcp").stdout.count(":1FBB") > 0)
+    job = launch(
+        client, host, "--name", "told", "--notify", "http://127.0.0.1:8123/hook?token=s3cret", "--notify", "ntfy:http://127.0.0.1:8123/topic",
+        "--", "sh", "-c", "printf 'it said \"no\"\\n'; sleep 1; exit 3",
+    )  # fmt: skip
+    until(lambda: "/topic" in file(host, server, "log"))
+    said = file(host, server, "log").splitlines()
+    body = json.loads(next(line for line in said if line.startswith("/hook?token=s3cret")).split(" ", 2)[2])
+    assert (body["job"], body["event"], body["state"], body["exit_code"]) == (job, "end", "failed", 3)
+    assert 'it said "no"' in body["text"]
+    assert any(line.startswith(f"/topic {job} failed") for line in said)
+    assert "s3cret" not in json.dumps(status(client, job))
+    assert (
+        "s3cret"
+        not in client.run("launch", "-H", host.name, "--dry-run", "--notify", "http://x/s3cret", "--", "true").stdout
+    )
+    client.run("stop", server, check=True)
+
+
+def test_a_terminal_of_its_own_outlives_the_tmux_server(host: TestHost, client: Client) -> None:
+    client.script(
+        "ask.py",
+        "import sys\nprint(sys.stdin.isatty())\nprint('hi', input('name? '))\nimport pdb; pdb.set_trace()\nprint('after')\n",
+    )
+    screen = client.terminal("launch", "-H", host.name, "--tty", "--", "python3", "ask.py")
+    screen.wait_for("name?")
+    screen.send("Ann", "Enter")
+    screen.wait_for("(Pdb)")
+    host.sh("tmux -S .remoterun/tmux-*/socket kill-server")
+    screen.wait_for("EXIT=")
+    job = json.loads(client.run("ps", "--json").stdout)["jobs"][0]
+    assert job["state"] == "running"
+    again = client.terminal("attach", job["id"])
+    again.wait_for("(Pdb)")
+    again.send("p 40+2", "Enter")
+    again.wait_for("42")
+    again.send("c", "Enter")
+    assert client.run("wait", job["id"]).returncode == 0
+    assert [line.strip() for line in client.run("logs", job["id"]).stdout.splitlines()][:2] == ["True", "name? Ann"]
+
+
+def test_why_names_the_rank_and_its_traceback(torch_host: TestHost, client: Client) -> None:
+    host = torch_host
+    client.script(
+        "bad.py",
+        "import os, time\nif os.environ['RANK'] == '1':\n    raise RuntimeError('CUDA out of memory. Tried to allocate')\ntime.sleep(30)\n",
+    )
+    done = client.run("launch", "-H", host.name, "--python", sys.executable, "--nproc-per-node", "2", "bad.py")
+    assert done.returncode == 1
+    found = json.loads(client.run("why", "--json", check=True).stdout)
+    assert found["rank"] == 1
+    assert found["traceback"].splitlines()[-1].startswith("RuntimeError: CUDA out of memory")
+    assert "memory was full" in found["findings"][0]["cause"]
+    assert "RuntimeError" in client.run("why", check=True).stdout
+
+
+def test_the_exit_status_of_a_rank_decides_under_torchrun(torch_host: TestHost, client: Client) -> None:
+    host = torch_host
+    client.script("five.py", "import os, sys\nsys.exit(5 if os.environ['REMOTERUN_ATTEMPT'] == '1' else 6)\n")
+    done = client.run(
+        "launch", "-H", host.name, "--python", sys.executable, "--restart", "on-failure", "--restart-exit-codes", "5",
+        "--restart-delay", "1s", "five.py",
+    )  # fmt: skip
+    assert done.returncode == 1
+    job = json.loads(client.run("ps", "--json").stdout)["jobs"][0]
+    assert job["attempt"] == 2
+    assert "exit status 6" in job["reason"]
+
+
+def test_stacks_show_where_python_is(torch_host: TestHost, client: Client) -> None:
+    require("py-spy")
+    host = torch_host
+    client.script("stuck.py", "import time\ndef stuck_here():\n    time.sleep(60)\nstuck_here()\n")
+    job = launch(client, host, "--", sys.executable, "stuck.py")
+    until(lambda: "stuck_here" in client.run("stacks", job).stdout)
+    client.run("stop", job, check=True)
+    assert client.run("stacks", job).returncode == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_full_disk_does_not_swallow_the_end(fleet: Callable[..., list[TestHost]], client: Client) -> None:
+    small = client.folder / "small"
+    small.mkdir()
+    # Before the host is made: it has mounts of its own from then on.
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=777", "none", str(small)], check=True)
+    try:
+        host = fleet(1)[0]
+        client.knows([host])
+        client.script("hosts.yaml", f"hosts:\n  {host.name}: {{workdir: {small}/w}}\n")
+        done = client.run("launch", "-H", host.name, "--", "sh", "-c", "echo begun; cat /dev/zero >fill; exit 3")
+        assert done.returncode == 3, done.stderr
+        assert "disk" in json.loads(client.run("ps", "--json").stdout)["jobs"][0]["reason"]
+        assert "disk of its folder is full" in client.run("why", check=True).stdout
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
