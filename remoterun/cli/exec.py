@@ -8,9 +8,10 @@ import click
 
 from remoterun.cli.main import App
 from remoterun.cli.terminal import host_option, show_error
+from remoterun.errors import UsageError
 
 
-@click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command("exec", context_settings={"allow_interspersed_args": False})
 @host_option("Which hosts. [default: all of hosts.yaml, else those used before and local]")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
 @click.pass_obj
@@ -23,6 +24,8 @@ def command(app: App, hosts: tuple[str, ...], words: tuple[str, ...]) -> int:
     from remoterun.fleet.running import run_everywhere
 
     fleet = app.fleet()
+    if not hosts and words[0] in fleet.inventory.names():
+        raise UsageError(f"{words[0]} is a host, not a command", hint=f"remoterun exec -H {words[0]} -- CMD")
     remotes = fleet.select(hosts)
     prefix = len(remotes) > 1
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
-from remoterun.cli.terminal import note
+from remoterun.cli.terminal import advise, note
 from remoterun.host.jobs import exit_words
 from remoterun.model.job import JobState, JobStatus
 
@@ -45,11 +45,16 @@ def show(chunks: Generator[bytes, None, JobStatus], job_id: str, *, raw: bool = 
     except KeyboardInterrupt:
         text.finish()
         chunks.close()
-        note(
-            f"detached: {job_id} goes on. Back to it: remoterun logs -f {job_id}, or remoterun attach {job_id}; "
-            f"to end it: remoterun stop {job_id}"
-        )
+        goes_on(job_id, "detached")
         return 130
+
+
+def goes_on(job_id: str, done: str) -> None:
+    """Say that the job runs on without this command, and what can be typed next."""
+    note(f"{done}: {job_id} goes on")
+    advise(f"remoterun logs -f {job_id}", "follows its log again")
+    advise(f"remoterun attach {job_id}", "goes into its session")
+    advise(f"remoterun stop {job_id}", "ends it")
 
 
 def said(status: JobStatus) -> int:
@@ -58,7 +63,9 @@ def said(status: JobStatus) -> int:
         note(f"{status.id} succeeded")
         return 0
     words = f": {status.reason}" if status.reason else ""
-    note(f"{status.id} {status.state.value}{words}")
+    note(f"{status.id} {status.state.value} on {status.host}{words}")
+    if status.state is not JobState.STOPPED:
+        advise(f"remoterun why {status.id}", "says what failed first")
     return exit_status(status)
 
 
@@ -78,10 +85,11 @@ def report_start(status: JobStatus, *, as_json: bool) -> int:
         sys.stdout.flush()
     if status.state is JobState.FAILED:
         note(f"{status.id} ended at once: {exit_words(exit_status(status))}; its last words: {status.last_line or '-'}")
-        note(f"remoterun logs {status.id}")
+        advise(f"remoterun why {status.id}", "says what failed first")
         return exit_status(status)
     if not as_json:
-        note(f"running on {status.host}; follow it: remoterun logs -f {status.id}")
+        note(f"{status.id} {status.state.value} on {status.host}")
+        advise(f"remoterun logs -f {status.id}", "follows its log")
     return 0
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from remoterun.cli.guards import guard_options, read_guards
-from remoterun.cli.main import App
+from remoterun.cli.main import App, options_end
 from remoterun.cli.terminal import host_option, json_option, note
 from remoterun.errors import UsageError
 
@@ -25,22 +25,14 @@ class LaunchCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put ``--`` behind the module's name."""
-        flags = {name: option for option in self.params if isinstance(option, click.Option) for name in option.opts}
-        at = 0
-        while at < len(args) and args[at].startswith("-") and args[at] != "--":
-            name, has_value, _ = args[at].partition("=")
-            option = flags.get(name)
-            takes_next = option is not None and not option.is_flag and not has_value
-            at += 2 if takes_next else 1
-            if option is not None and option.name == "module":
-                return super().parse_args(ctx, [*args[:at], "--", *args[at:]])
-        return super().parse_args(ctx, args)
+        at, module = options_end(self, args)
+        return super().parse_args(ctx, [*args[:at], "--", *args[at:]] if module else args)
 
 
 @click.command(
     "launch",
     cls=LaunchCommand,
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
 )
 @host_option("Where. [default: defaults.host of hosts.yaml, else local]")
@@ -129,7 +121,7 @@ def _attach(fleet: Fleet, started: Started) -> int:
     import subprocess
 
     from remoterun.cli.attach import attach_environment
-    from remoterun.cli.follow import said
+    from remoterun.cli.follow import goes_on, said
     from remoterun.fleet import Job
     from remoterun.views.plan import summary
 
@@ -138,7 +130,7 @@ def _attach(fleet: Fleet, started: Started) -> int:
     if not started.status.state.ended:
         subprocess.run(job.attach_argv(), env=attach_environment(), check=False)
         if not job.refresh().state.ended:
-            note(f"left: {job.id} goes on. Back to it: remoterun attach {job.id}; to end it: remoterun stop {job.id}")
+            goes_on(job.id, "left")
             return 0
     return said(job.status)
 

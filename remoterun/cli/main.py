@@ -50,6 +50,8 @@ class LazyGroup(click.Group):
             return None
         module = importlib.import_module(f"remoterun.cli.{VERBS[name][0]}")
         command: click.Command = module.command
+        known = {option.name for option in command.params}
+        command.params += [option for option in _global_options() if option.name not in known]
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -63,7 +65,14 @@ class LazyGroup(click.Group):
             from difflib import get_close_matches
 
             near = get_close_matches(args[0], [*VERBS, *ALIASES], 1)
-            ctx.fail(f"no command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+            from remoterun.errors import UsageError
+
+            raise UsageError(
+                f"no command {args[0]!r}",
+                hint=f"did you mean {near[0]}?   remoterun --help lists them"
+                if near
+                else "remoterun --help lists them",
+            )
         return super().resolve_command(ctx, args)
 
 
@@ -77,6 +86,21 @@ class App:
     plain: bool = False
     _fleet: list[Fleet] = field(default_factory=list)
 
+    def set(
+        self,
+        hosts_file: str | None = None,
+        accept_new: bool = False,
+        debug: bool = False,
+        plain: bool = False,
+    ) -> None:
+        """What was typed, before the command or after it."""
+        self.hosts_file = hosts_file or self.hosts_file
+        self.accept_new |= accept_new
+        self.debug |= debug
+        self.plain |= plain
+        if self.plain:
+            os.environ["NO_COLOR"] = "1"
+
     def fleet(self) -> Fleet:
         """The fleet, loaded once."""
         if not self._fleet:
@@ -86,6 +110,20 @@ class App:
             prompt = ask_secret if sys.stdin.isatty() else None
             self._fleet.append(Fleet.load(self.hosts_file, accept_new=self.accept_new, prompt=prompt, notice=note))
         return self._fleet[0]
+
+
+def _global_options() -> list[click.Option]:
+    """The group's options, for every command too: people type them where they think of them."""
+
+    def keep(ctx: click.Context, param: click.Parameter, value: object) -> None:
+        if value:
+            ctx.obj.set(**{str(param.name): value})
+
+    return [
+        click.Option(param.opts, is_flag=param.is_flag, hidden=True, expose_value=False, callback=keep)
+        for param in cli.params
+        if isinstance(param, click.Option) and param.name in ("hosts_file", "accept_new", "plain", "debug")
+    ]
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -102,10 +140,11 @@ def cli(ctx: click.Context, hosts_file: str | None, accept_new: bool, plain: boo
     remoterun launch -H gpu1 train.py --epochs 3     start it, follow its log; Ctrl-C detaches
     remoterun attach                                 back in its tmux session
     remoterun gpus                                   every card on every host
+
+    The options below go before or after the command's name.
     """
-    ctx.obj = App(hosts_file=hosts_file, accept_new=accept_new, debug=debug, plain=plain)
-    if plain:
-        os.environ["NO_COLOR"] = "1"
+    ctx.obj = App()
+    ctx.obj.set(hosts_file=hosts_file, accept_new=accept_new, debug=debug, plain=plain)
 
 
 def main() -> None:
@@ -115,7 +154,7 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """One command line; its exit status (contract §3)."""
-    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    options = own_words(arguments)
     as_json, debug = "--json" in options, "--debug" in options
     try:
         result: Any = cli.main(arguments, prog_name="remoterun", standalone_mode=False)
@@ -129,10 +168,7 @@ def run(arguments: list[str]) -> int:
         error.show()
         return 2
     except click.ClickException as error:
-        if as_json:
-            return _fail(_usage(error), as_json)
-        error.show()
-        return 2
+        return _fail(_usage(error), as_json)
     except (click.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:
@@ -149,10 +185,45 @@ def run(arguments: list[str]) -> int:
         return _fail(unexpected, as_json)
 
 
+def own_words(arguments: list[str]) -> list[str]:
+    """The words that are remoterun's: not those behind ``--``, nor those of a script that is launched."""
+    words = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    verbs = [at for at, word in enumerate(words) if word in _OTHERS_WORDS]
+    if not verbs or any(word in VERBS for word in words[: verbs[0]]):
+        return words
+    command = cli.get_command(click.Context(cli), words[verbs[0]])
+    begin = verbs[0] + 1
+    return words[: begin + (options_end(command, words[begin:])[0] if command else 0)]
+
+
+# Commands whose later words belong to somebody else.
+_OTHERS_WORDS = ("launch", "exec")
+
+
+def options_end(command: click.Command, args: list[str]) -> tuple[int, bool]:
+    """How many of ``args`` are leading options (with their values) of ``command``, and whether -m is the last."""
+    flags = {name: option for option in command.params if isinstance(option, click.Option) for name in option.opts}
+    at = 0
+    while at < len(args) and args[at].startswith("-") and args[at] != "--":
+        option = flags.get(args[at].partition("=")[0])
+        takes_next = option is not None and not option.is_flag and "=" not in args[at]
+        at += 2 if takes_next else 1
+        if option is not None and option.name == "module":
+            return at, True
+    return at, False
+
+
 def _usage(error: click.ClickException) -> RemoterunError:
     from remoterun.errors import UsageError
 
-    return UsageError(error.format_message())
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    where = f"{ctx.command_path} --help" if ctx else "remoterun --help"
+    if isinstance(error, click.NoSuchOption):
+        near = [name for name in error.possibilities or () if name not in ("--help", "-h")]
+        words = f"did you mean {' or '.join(near[:3])}?   " if near else ""
+        return UsageError(f"no option {error.option_name}", hint=words + where)
+    message = error.format_message().rstrip(".")
+    return UsageError(message[:1].lower() + message[1:], hint=where)
 
 
 def _fail(error: RemoterunError, as_json: bool) -> int:

@@ -8,6 +8,9 @@ from remoterun.cli.main import App
 from remoterun.cli.terminal import host_option, json_option, note
 from remoterun.errors import RemoterunError
 
+# What the host says when there was nothing to stop (sh/jobs.sh).
+_ENDED = "it had ended already"
+
 
 @click.command("stop")
 @click.argument("jobs", nargs=-1, metavar="[JOB]...")
@@ -44,10 +47,12 @@ def command(app: App, jobs: tuple[str, ...], hosts: tuple[str, ...], grace: int,
             continue
         documents.append(stopped.status)
         if not as_json:
+            early = _ENDED in stopped.notes
             for line in stopped.notes:
-                if line != "stopping":
+                if line not in ("stopping", _ENDED):
                     note(line)
-            note(f"{job.id} {stopped.status.state.value}; no process of it is left")
+            state = stopped.status.state.value
+            note(f"{job.id} {f'had ended already: {state}' if early else state}; no process of it is left")
     if as_json:
         from remoterun.views.documents import jobs_document, write
 

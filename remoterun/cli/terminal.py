@@ -27,6 +27,11 @@ def note(text: str) -> None:
     click.echo(_dim(f"remoterun: {text}"), err=True)
 
 
+def advise(command: str, what: str) -> None:
+    """A command that can be typed next, beneath a sentence of ``note``."""
+    click.echo(_dim(f"           {command}   {what}"), err=True)
+
+
 def show_error(error: RemoterunError) -> None:
     """What failed and why, then what to type next."""
     where = f"{error.host}: " if error.host and error.host not in error.message else ""

@@ -15,9 +15,15 @@ from remoterun.cli.terminal import host_option, json_option
 @click.pass_obj
 def command(app: App, job: str | None, hosts: tuple[str, ...], as_json: bool) -> int:
     """Wait for a job's end; exits with the job's own status. Cut links are mended."""
-    from remoterun.cli.follow import exit_status, said
+    from remoterun.cli.follow import exit_status, goes_on, said
 
-    status = app.fleet().job(job, hosts).wait()
+    found = app.fleet().job(job, hosts)
+    try:
+        status = found.wait()
+    except KeyboardInterrupt:
+        if not as_json:
+            goes_on(found.id, "no longer waiting")
+        return 130
     if as_json:
         from remoterun.views.documents import job_document, write
 

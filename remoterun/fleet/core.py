@@ -136,6 +136,7 @@ class Fleet:
 
         request = self._request(spec, folder, force_project)
         with launching.launched(self.launch_host(hosts), request) as started:
+            listing.remember(self.state, [started.status])
             yield started
 
     @contextmanager
@@ -275,7 +276,13 @@ class Job:
         return (yield from logs.matching_lines(rest, excerpt.grep))
 
     def rank_log(self, rank: int, lines: int = -1) -> Iterator[bytes]:
-        """What one rank wrote."""
+        """What one rank wrote. Raises UsageError for a rank that the job does not have."""
+        count = self.status.ranks
+        if count is not None and rank >= count:
+            raise UsageError(
+                f"{self.id} has no rank {rank}",
+                hint="it has one: --rank 0" if count == 1 else f"its ranks are 0 to {count - 1}",
+            )
         yield from logs.read_log(self.remote, self.id, logs.Excerpt(lines), file=f"ranks/{rank}.log")
 
     def tmux_command(self) -> str | None:
@@ -293,7 +300,8 @@ class Job:
 
     def stop(self, *, signal: str = "TERM", grace: int = 30) -> control.Stopped:
         """Signal, grace, kill; proves that no process is left. Raises HostError when one is."""
-        stopped = control.stop_job(self.remote, self.id, signal=signal, grace=grace, notice=self.fleet.notice)
+        notice = _silent if self.status.state.ended else self.fleet.notice
+        stopped = control.stop_job(self.remote, self.id, signal=signal, grace=grace, notice=notice)
         self.status = stopped.status
         return stopped
 

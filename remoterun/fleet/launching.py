@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from difflib import get_close_matches
 from pathlib import Path
 
 from remoterun.errors import GpusTaken, HostError, RemoterunError, StartError, UsageError
@@ -126,15 +127,33 @@ def find_script(spec: JobSpec, source: Source) -> JobSpec:
         )
     entry = source.tree.entries.get(os.fsencode(inside))
     if entry is None:
-        there = Path(source.project.root, inside).exists()
-        why = "is left out of what is sent (git or .remoterunignore ignores it)" if there else "is not there"
-        raise UsageError(f"{target} {why}, in {source.project.root}", hint="name a script of the project")
+        raise UsageError(
+            f"{target} is left out of what is sent: git or .remoterunignore ignores it, in {source.project.root}",
+            hint="name a script of the project",
+        )
     if not target.endswith(".py") and entry.kind == "f" and not entry.mode & 0o100:
         raise UsageError(
             f"{target} is neither a .py script nor executable",
             hint=f"chmod +x {target}, or name its interpreter: remoterun launch -- bash {target}",
         )
     return replace(spec, command=replace(spec.command, target=target))
+
+
+def _before_connecting(request: LaunchRequest) -> None:
+    """What can be told without the host. Raises UsageError."""
+    parse_request(request.spec.gpus)
+    command = request.spec.command
+    script = Path(request.folder, command.target)
+    if command.kind != "script" or script.exists():
+        return
+    beside = [name.name for name in script.parent.iterdir() if name.is_file()] if script.parent.is_dir() else []
+    near = get_close_matches(script.name, beside, 1)
+    raise UsageError(
+        f"no script {command.target} in {request.folder}",
+        hint=f"did you mean {Path(command.target).with_name(near[0])}?"
+        if near
+        else f"cd to where it is; for a command that is not of the project: remoterun launch -- {command.target}",
+    )
 
 
 @contextmanager
@@ -163,6 +182,7 @@ def planned(remote: Remote, request: LaunchRequest) -> Iterator[Prepared]:
 
 @contextmanager
 def _prepared(remote: Remote, request: LaunchRequest) -> Iterator[tuple[Conversation, Prepared]]:
+    _before_connecting(request)
     with ThreadPoolExecutor(2) as pool:
         # The login takes round trips, git and hashing take a disk: side by side.
         finding = pool.submit(find_project, request.folder, force=request.insist)

@@ -90,7 +90,7 @@ def list_jobs(
         remote.host.name for remote in remotes if remote.host.name not in {name for name, _ in unreachable}
     )
     once = _each_once(jobs)
-    state.remember(_memory(job) for job in once if job.state is not JobState.UNKNOWN)
+    remember(state, once)
     dark = {name for name, _ in unreachable}
     seen = {job.id for job in once}
     if not patterns:
@@ -110,6 +110,11 @@ def _each_once(jobs: Iterable[JobStatus]) -> list[JobStatus]:
         if other is None or (other.state is JobState.UNKNOWN and job.state is not JobState.UNKNOWN):
             best[job.id] = job
     return list(best.values())
+
+
+def remember(state: LocalState, jobs: Iterable[JobStatus]) -> None:
+    """Keep how jobs were seen, for the day when their host is dark."""
+    state.remember(_memory(job) for job in jobs if job.state is not JobState.UNKNOWN)
 
 
 def _memory(job: JobStatus) -> dict[str, Any]:

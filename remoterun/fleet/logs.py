@@ -68,6 +68,9 @@ def _refusal(status: int, remote: Remote, job_id: str, excerpt: Excerpt, file: s
     """A status of ``rr_log`` in words."""
     if status == 2:
         return UsageError(f"--grep: {excerpt.grep!r} is no extended regular expression")
+    if status == 4 and file.startswith("ranks/"):
+        rank = file.removeprefix("ranks/").removesuffix(".log")
+        return UsageError(f"rank {rank} of {job_id} has written nothing", hint=f"remoterun logs {job_id}")
     if status == 4:
         return UsageError(f"{job_id} has no {file}", hint=f"remoterun status {job_id}")
     if status == 8:

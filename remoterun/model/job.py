@@ -144,3 +144,12 @@ class JobStatus:
     age_s: float | None = None
     stop: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     record: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def ranks(self) -> int | None:
+        """How many ranks it has (a job that is not under torchrun: one), None where its record does not say."""
+        command, count = self.record.get("command"), self.record.get("nproc_per_node")
+        if not isinstance(command, Mapping) or not isinstance(count, int):
+            return None
+        run = Command(str(command.get("kind")), str(command.get("target")))
+        return count * self.nodes if run.torchrun else 1

@@ -139,7 +139,7 @@ def _named(request: GpuRequest, report: GpuReport) -> GpuChoice:
     taken = [gpu for gpu in chosen if gpu.state in _TAKEN]
     if taken:
         raise GpusTaken(
-            f"GPU {', '.join(str(gpu.index) for gpu in taken)} is taken: {_holders(taken)}",
+            f"GPU {', '.join(str(gpu.index) for gpu in taken)} {'is' if len(taken) == 1 else 'are'} taken: {_holders(taken)}",
             hint="choose others: remoterun gpus",
         )
     # A display card or one with an odd mode may be named; a broken one, and a split one, cannot work.
@@ -178,7 +178,11 @@ def _shuffle(seed: int, index: int) -> int:
 
 
 def _holders(gpus: Iterable[Gpu]) -> str:
-    return "; ".join(f"{gpu.index} by {_holder(gpu)}" for gpu in gpus)
+    """Each holder once, with what it holds."""
+    held: dict[str, list[str]] = {}
+    for gpu in gpus:
+        held.setdefault(_holder(gpu), []).append(str(gpu.index))
+    return "; ".join(f"{', '.join(indices)} by {holder}" for holder, indices in held.items())
 
 
 def _holder(gpu: Gpu) -> str:

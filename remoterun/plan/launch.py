@@ -10,7 +10,7 @@ from datetime import datetime
 from remoterun.errors import PlanError, UsageError
 from remoterun.model.facts import Facts
 from remoterun.model.host import Host
-from remoterun.model.job import JobPaths, JobSpec, Project, Snapshot
+from remoterun.model.job import Command, JobPaths, JobSpec, Project, Snapshot
 from remoterun.plan import shell
 from remoterun.plan.gpus import GpuChoice, cuda_environment
 from remoterun.plan.guards import guards_file, notify_file, parse_notify, restart_file
@@ -103,7 +103,9 @@ def make_plan(
             host=host.name,
         )
     if spec.guards.idle_s is not None and not gpus.uuids:
-        raise UsageError("--stop-when-idle watches a job's GPUs, and this one has no GPU", hint="--timeout ends it by time")
+        raise UsageError(
+            "--stop-when-idle watches a job's GPUs, and this one has no GPU", hint="--timeout ends it by time"
+        )
     paths = JobPaths(facts.workdir, job_id)
     nproc = spec.nproc_per_node or max(1, len(gpus.uuids))
     argv = _argv(spec, host, facts, paths, nproc)
@@ -182,7 +184,7 @@ def _argv(spec: JobSpec, host: Host, facts: Facts, paths: JobPaths, nproc: int) 
     if not command.torchrun:
         target = command.target
         if command.kind == "script":
-            target = f"./{target}"
+            target = f"./{target.removeprefix('./')}"
         return (target, *command.arguments)
     python = facts.python
     if python is None:
@@ -197,11 +199,17 @@ def _argv(spec: JobSpec, host: Host, facts: Facts, paths: JobPaths, nproc: int) 
     if python.torch is None:
         raise PlanError(
             f"{python.path} on {host.name} (Python {python.version}) has no torch, and a Python script runs under torchrun",
-            hint=f"name an interpreter that has it with --python or in hosts.yaml, install it there, "
-            f"or run without torchrun: remoterun launch -H {host.name} -- {python.path} {command.target}",
+            hint=f"name an interpreter that has it with --python or in hosts.yaml, install it there, or run without "
+            f"torchrun: remoterun launch -H {host.name} -- {shell.join(_without_torchrun(command, python.path))}",
             host=host.name,
         )
     return torchrun_argv(command, python.path, nproc, paths.file("ranks"), spec.max_restarts)
+
+
+def _without_torchrun(command: Command, python: str) -> list[str]:
+    """What the command comes to as a plain one."""
+    module = ["-m"] if command.kind == "module" else []
+    return [python, *module, command.target, *command.arguments]
 
 
 def _warnings(facts: Facts, host: Host) -> tuple[str, ...]:

@@ -175,7 +175,7 @@ def verify(known: KnownHost, algorithm: str, blob: bytes, certificate: bytes | N
     raise _refusal(
         target,
         f"the host key of {target.hostname} (port {target.port}) is not known: {_key_kind(algorithm)} {fingerprint(blob)}{not_good}",
-        hint="compare it with what the host's owner tells you; then accept it by --accept-new (before the command)",
+        hint="compare it with what the host's owner tells you; then accept it: the same command with --accept-new",
     )
 
 

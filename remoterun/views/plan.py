@@ -16,8 +16,10 @@ from remoterun.views.tables import local_time, printable
 
 def summary(plan: LaunchPlan) -> str:
     """One line at the start of a followed job."""
-    gpus = "no GPU" if not plan.gpus.uuids else "GPU " + ",".join(str(index) for index in plan.gpus.indices)
-    return f"{plan.id} runs on {plan.host} ({gpus}, {_processes(plan.nproc)}); Ctrl-C detaches"
+    gpus = ", ".join(str(index) for index in plan.gpus.indices)
+    where = f"GPU{'s' if len(plan.gpus.indices) > 1 else ''} {gpus}" if plan.gpus.uuids else "no GPU"
+    under = f"; torchrun, {_processes(plan.nproc)}" if plan.spec.command.torchrun else ""
+    return f"{plan.id} runs on {plan.host} ({where}{under}); Ctrl-C detaches"
 
 
 def _processes(count: int) -> str:

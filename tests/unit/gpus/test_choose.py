@@ -48,6 +48,16 @@ def test_all_is_refused_when_some_are_taken_naming_holders_and_ways_out() -> Non
     assert "--gpus 1" in caught.value.hint
 
 
+def test_who_holds_several_gpus_is_named_once() -> None:
+    lease = Lease("train-0101-000000-abcd", "ann", "2026-01-01T00:00:00Z")
+    held = [gpu(index, GpuState.RESERVED, lease=lease) for index in (0, 1, 3)]
+    for asked in (None, "4", "0,1,3"):
+        with pytest.raises(GpusTaken) as caught:
+            pick(asked, *held, gpu(2))
+        assert "0, 1, 3 by job train-0101-000000-abcd of ann" in caught.value.message
+        assert caught.value.message.count("train-") == 1
+
+
 def test_counts_names_and_none() -> None:
     four = [gpu(index) for index in range(4)]
     assert len(pick("2", *four).uuids) == 2
