@@ -24,7 +24,7 @@ from remoterun.plan import ids
 from remoterun.transport.factory import Prompt, make_transport
 
 if TYPE_CHECKING:
-    from remoterun.fleet import launching
+    from remoterun.fleet import launching, rerunning
     from remoterun.host.postmortem import PostMortem
 
 Notice = Callable[[str], None]
@@ -312,6 +312,22 @@ class Job:
     def stacks(self) -> str:
         """The Python stacks of its processes, as text for people. Raises UsageError when it has none."""
         return control.read_stacks(self.remote, self.id)
+
+    @contextmanager
+    def again(self, again: rerunning.Again) -> Iterator[launching.Started]:
+        """The same job anew, with the connection kept open inside the ``with`` for the log to be followed."""
+        from remoterun.fleet import rerunning
+
+        with rerunning.rerun(self.remote, self.id, again, self.fleet.state) as started:
+            yield started
+
+    def rerun(self, *, resume: bool = False, name: str | None = None, gpus: int | str | None = None) -> Job:
+        """The same job anew, of the same snapshot; returns once it runs."""
+        from remoterun.fleet.rerunning import Again
+
+        wanted = Again(resume, name, None if gpus is None else str(gpus), detach=True)
+        with self.again(wanted) as started:
+            return Job(self.fleet, self.remote, started.status)
 
     def remove(self) -> None:
         """Remove the ended job's files."""

@@ -47,7 +47,7 @@ _TRIES = 5
 # The sh files of a job's folder, and the function each ends with.
 _AGENT = {
     "supervise.sh": (
-        ("lib", "signals", "leases", "notify", "stacks", "watch", "supervise"),
+        ("lib", "signals", "leases", "checkpoints", "notify", "stacks", "watch", "supervise"),
         'rr_supervise "${0%/*}" "$@"',
     ),
     "view.sh": (("lib", "view"), 'rr_view "${0%/*}" "$@"'),
@@ -79,7 +79,7 @@ class Prepared:
 
     plan: LaunchPlan
     payload: Payload
-    source: Source
+    tree: Tree | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +164,12 @@ def launched(remote: Remote, request: LaunchRequest) -> Iterator[Started]:
     """
     with _prepared(remote, request) as (conversation, prepared):
         try:
-            started = _start(remote, conversation, prepared)
+            started = start(remote, conversation, prepared)
         finally:
             prepared.payload.close()
         request.state.add_host(remote.host.name)
-        _keep_manifest(request.state, prepared.source.tree)
+        if prepared.tree is not None:
+            _keep_manifest(request.state, prepared.tree)
         yield started
 
 
@@ -201,7 +202,9 @@ def _prepare(
         request.notice(warning)
     for _ in range(_TRIES):
         base, entries = _base(remote, conversation, source, facts, request.state)
-        plan = _plan(remote, request.spec, source, facts, base)
+        tree = source.tree
+        snapshot = Snapshot(tree.id, base, len(tree.entries), tree.size)
+        plan = plan_job(remote, request.spec, facts, source.project, snapshot, has_dockerfile=source.has_dockerfile)
         change = None if entries is source.tree.entries else difference(entries or {}, source.tree.entries)
         try:
             payload = Payload(source.root, source.tree, change, plan.files)
@@ -211,7 +214,7 @@ def _prepare(
             continue
         for warning in plan.warnings:
             request.notice(warning)
-        return Prepared(plan, payload, source)
+        return Prepared(plan, payload, source.tree)
     raise HostError(
         "files of the project kept changing while they were read",
         hint="stop what writes there, or name it in .remoterunignore",
@@ -240,7 +243,18 @@ def _base(
     return None, None
 
 
-def _plan(remote: Remote, spec: JobSpec, source: Source, facts: Facts, base: str | None) -> LaunchPlan:
+def plan_job(
+    remote: Remote,
+    spec: JobSpec,
+    facts: Facts,
+    project: Project,
+    snapshot: Snapshot,
+    *,
+    has_dockerfile: bool = False,
+    rerun_of: str | None = None,
+    resume: bool = False,
+) -> LaunchPlan:
+    """The plan of a job of this moment: an id, the GPUs that are free. Raises PlanError, GpusTaken, UsageError."""
     order = random.SystemRandom()
     try:
         gpus = choose(parse_request(spec.gpus), facts.gpus, seed=order.getrandbits(32))
@@ -248,19 +262,20 @@ def _plan(remote: Remote, spec: JobSpec, source: Source, facts: Facts, base: str
         error.host = remote.host.name
         raise
     now = datetime.now(timezone.utc)
-    tree = source.tree
     return make_plan(
         spec,
         remote.host,
         facts,
         job_id=make_id(spec.name, datetime.now(), secrets.token_hex(2)),
         now=now,
-        project=source.project,
-        snapshot=Snapshot(tree.id, base, len(tree.entries), tree.size),
+        project=project,
+        snapshot=snapshot,
         gpus=gpus,
         launcher={"user": getpass.getuser(), "host": socket.gethostname()},
         agent={name: _agent(*parts) for name, parts in _AGENT.items()},
-        has_dockerfile=source.has_dockerfile,
+        has_dockerfile=has_dockerfile,
+        rerun_of=rerun_of,
+        resume=resume,
     )
 
 
@@ -280,13 +295,16 @@ def start_arguments(plan: LaunchPlan, size: int) -> list[str]:
         plan.login_shell or "",
         plan.tmux or "",
         str(_SETTLE_DETACHED if plan.spec.detach else 0),
+        plan.rerun_of or "",
+        "resume" if plan.resume else "",
     ]
 
 
-START_LIBRARIES = ("lib", "jobs", "session", "leases", "start")
+START_LIBRARIES = ("lib", "jobs", "session", "leases", "checkpoints", "start")
 
 
-def _start(remote: Remote, conversation: Conversation, prepared: Prepared) -> Started:
+def start(remote: Remote, conversation: Conversation, prepared: Prepared) -> Started:
+    """Carry the plan out: the one call that changes anything. Raises any of the project's errors; then no job was made."""
     plan = prepared.plan
     number = conversation.post(
         "rr_start",

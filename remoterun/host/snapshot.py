@@ -182,11 +182,11 @@ class Payload:
     def __init__(
         self,
         root: Path,
-        tree: Tree,
+        tree: Tree | None,
         change: Difference | None,
         files: Iterable[PlanFile],
     ) -> None:
-        """``change`` is None when the host has the tree already."""
+        """``change`` is None when the host has the tree already; then ``tree`` may be, too."""
         self.sent_bytes = 0
         self._file: IO[bytes] = SpooledTemporaryFile(_SPOOL)  # noqa: SIM115 - closed by close()
         with (
@@ -200,7 +200,7 @@ class Payload:
                 bufsize=_PIECE,
             ) as tar,
         ):
-            if change is not None:
+            if change is not None and tree is not None:
                 self._add_tree(tar, root, tree, change)
             for file in files:
                 _add_bytes(tar, f"job/{file.name}", file.content.encode("utf-8", "surrogateescape"), file.mode)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from remoterun.errors import PlanError, UsageError
@@ -13,10 +13,9 @@ from remoterun.model.host import Host
 from remoterun.model.job import Command, JobPaths, JobSpec, Project, Snapshot
 from remoterun.plan import shell
 from remoterun.plan.gpus import GpuChoice, cuda_environment
-from remoterun.plan.guards import guards_file, notify_file, parse_notify, restart_file
+from remoterun.plan.guards import guards_file, notify_file, restart_file
+from remoterun.plan.record import job_record
 from remoterun.plan.torchrun import torchrun_argv, torchrun_environment
-
-SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +34,7 @@ class LaunchPlan:
 
     ``argv`` is what runs in the end; ``environment`` what the job gets over its login's (names and values of
     ours), ``secrets`` what the user gave by --env and --env-file (values never leave ``files``).
+    ``rerun_of`` is the job whose secrets (and, with ``resume``, newest checkpoint) this one takes over on the host.
     ``login_shell`` is None where the job's environment is this process's own (transport local).
     """
 
@@ -55,6 +55,8 @@ class LaunchPlan:
     login_shell: str | None
     tmux: str | None
     warnings: tuple[str, ...] = ()
+    rerun_of: str | None = None
+    resume: bool = False
 
     @property
     def working_folder(self) -> str:
@@ -89,6 +91,8 @@ def make_plan(
     launcher: Mapping[str, str],
     agent: Mapping[str, str],
     has_dockerfile: bool = False,
+    rerun_of: str | None = None,
+    resume: bool = False,
 ) -> LaunchPlan:
     """The plan. ``now`` is UTC; ``launcher`` says who launched from where; ``agent`` the texts of the sh
     files that go into the job's folder (name → text).
@@ -129,6 +133,8 @@ def make_plan(
         login_shell=facts.login_shell,
         tmux=facts.tools["tmux"].split(" ")[0] if "tmux" in facts.tools else None,
         warnings=warnings,
+        rerun_of=rerun_of,
+        resume=resume,
     )
     record = job_record(plan, facts, now, launcher)
     files = [
@@ -245,60 +251,3 @@ def run_script(plan: LaunchPlan, facts: Facts, setup: str | None) -> str:
         f"exec {shell.join(plan.argv)}",
     ]
     return "\n".join(lines) + "\n"
-
-
-def job_record(plan: LaunchPlan, facts: Facts, now: datetime, launcher: Mapping[str, str]) -> dict[str, object]:
-    """job.json. Names of secrets stand in it, never their values."""
-    spec, project = plan.spec, plan.project
-    return {
-        "schema": SCHEMA,
-        "id": plan.id,
-        "name": spec.name,
-        "created": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "host": plan.host,
-        "host_id": facts.host_id,
-        "hostname": facts.hostname,
-        "nodes": 1,
-        "launcher": dict(launcher),
-        "project": {
-            "key": project.key,
-            "name": project.name,
-            "root": project.root,
-            "folder": project.folder,
-            "commit": project.commit,
-            "branch": project.branch,
-            "dirty": project.dirty,
-        },
-        "snapshot": {"tree": plan.snapshot.tree, "files": plan.snapshot.files, "bytes": plan.snapshot.size},
-        "runtime": plan.runtime,
-        "runtime_reason": plan.runtime_reason,
-        "command": {
-            "kind": spec.command.kind,
-            "target": spec.command.target,
-            "arguments": list(spec.command.arguments),
-        },
-        "argv": list(plan.argv),
-        "folder": plan.paths.folder,
-        "working_folder": plan.working_folder,
-        "nproc_per_node": plan.nproc,
-        "max_restarts": spec.max_restarts,
-        "gpus": list(plan.gpus.uuids),
-        "gpu_indices": list(plan.gpus.indices),
-        "gpus_asked": spec.gpus,
-        "environment": dict(plan.environment),
-        "secret_names": list(plan.secrets),
-        "setup": spec.setup,
-        "guards": asdict(spec.guards),
-        "notify": [parse_notify(target)[0] for target in spec.notify],
-        "checkpoint": spec.checkpoint,
-        "tty": spec.tty,
-        "python": {
-            "path": facts.python.path,
-            "version": facts.python.version,
-            "torch": facts.python.torch,
-        }
-        if facts.python
-        else None,
-        "driver": facts.gpus.driver,
-        "kernel": facts.kernel,
-    }

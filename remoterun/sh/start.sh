@@ -1,14 +1,14 @@
 # shellcheck shell=sh disable=SC3043
 # Making a job on the host: its folder aside and then renamed, its supervisor, its tmux session.
 
-# rr_start WORKDIR ID KEY TREE BASE SIZE SHELL TMUX SETTLE: descriptor 3 holds SIZE bytes, a compressed tar of
+# rr_start WORKDIR ID KEY TREE BASE SIZE SHELL TMUX SETTLE [FROM [RESUME]]: descriptor 3 holds SIZE bytes, a compressed tar of
 #   job/     the small files of the job's folder
 #   tree/    files of the snapshot that the host does not have (relative to BASE when that is given)
 #   removed  names, each ended by NUL, that BASE has and the snapshot has not, or has otherwise
 #   manifest the snapshot's own list
 #   whole    the mark that nothing is missing
 # KEY is the project; SHELL the login shell that gives the job its environment, or empty; TMUX a tmux or empty;
-# SETTLE see rr_begin.
+# SETTLE see rr_begin; FROM is a job whose environment, news and (with RESUME) newest checkpoint the new one takes over.
 # Prints key=value lines. Status 75: the payload may not have been read whole, nothing was made.
 rr_start() {
   local work="$1" id="$2" key="$3" tree="$4" base="$5" size="$6" aside code
@@ -30,7 +30,7 @@ rr_start() {
     rm -rf "$aside"
     return 75
   fi
-  rr_tree "$key" "$tree" "$base" "$aside" && rr_make "$key" "$tree" "$aside" "$id"
+  rr_inherit "${10-}" "${11-}" "$aside/job" && rr_tree "$key" "$tree" "$base" "$aside" && rr_make "$key" "$tree" "$aside" "$id"
   code=$?
   rm -rf "$aside"
   [ "$code" = 0 ] || return "$code"
@@ -66,6 +66,9 @@ rr_tree() {
     cp -al "$place/$base" "$new" || { rm -rf "$new"; rr_no_room . "copying $base failed"; return 1; }
     (cd "$new/files" && xargs -0 rm -rf --) <"$aside/removed"
     rm -f "$new/manifest"
+  elif [ ! -d "$aside/tree" ]; then
+    echo "the snapshot $tree is no longer there" >&2
+    return 8
   else
     mkdir -p "$new/files"
   fi
@@ -77,6 +80,29 @@ rr_tree() {
   mv -T "$new" "$place/$tree" 2>/dev/null || rm -rf "$new"
   touch -c "$place/$tree"
   [ -d "$place/$tree" ]
+}
+
+# FROM RESUME NEW: what a rerun takes over from the job FROM. Its secrets never leave the host. 9: no checkpoint.
+rr_inherit() {
+  local from="jobs/$1" name
+  [ -n "$1" ] || return 0
+  if [ ! -f "$from/job.json" ]; then
+    echo "the job $1 is no longer there" >&2
+    return 1
+  fi
+  # What is given anew comes behind, and wins.
+  for name in env notify; do
+    [ ! -f "$from/$name" ] || { cat "$from/$name" && if [ -f "$3/$name" ]; then cat "$3/$name"; fi; } | rr_put "$3/$name" || return 1
+  done
+  [ -n "$2" ] || return 0
+  name=$(cd "$from" && rr_newest_checkpoint)
+  # One that was itself resumed, and has saved nothing since.
+  [ -n "$name" ] || name=$(rr_line "$from/resume")
+  if [ -z "$name" ] || [ ! -e "$name" ]; then
+    echo "no checkpoint is in the folder of $1" >&2
+    return 9
+  fi
+  printf '%s\n' "$name" | rr_put "$3/resume"
 }
 
 # The job's folder: complete, then renamed into its place.

@@ -84,6 +84,8 @@ def status_text(job: JobStatus, tmux: str | None) -> str:
         ("host", job.host),
         ("state", job.state.value + (f" ({job.reason})" if job.reason else "")),
         ("exit status", job.exit_code),
+        ("attempt", job.attempt if job.attempt > 1 else None),
+        ("rerun of", record.get("rerun_of")),
         ("created", local_time(job.created)),
         ("started", local_time(job.started)),
         ("ended", local_time(job.ended)),

@@ -242,3 +242,67 @@ def test_a_full_disk_does_not_swallow_the_end(fleet: Callable[..., list[TestHost
         assert "disk of its folder is full" in client.run("why", check=True).stdout
     finally:
         subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+def test_rerun_is_the_old_snapshot_command_and_secrets(host: TestHost, client: Client) -> None:
+    body = '#!/bin/sh\necho "old code, $1, $SECRET, ${REMOTERUN_CHECKPOINT#*/jobs/*/}"\n'
+    client.script("sub/a.sh", body + 'mkdir -p "$REMOTERUN_OUT/checkpoints/step-7"\n')
+    client.script("env.txt", "SECRET=it's $hidden\n")
+    client.project = client.project / "sub"
+    first = launch(client, host, "--env-file", "../env.txt", "--name", "One", "a.sh", "a b")
+    client.script("a.sh", "#!/bin/sh\necho new code\n")
+    again = client.run("rerun", first, check=True)
+    assert again.stdout == "old code, a b, it's $hidden, \n"
+    assert (
+        client.run("rerun", "One", "-e", "SECRET=other", "--name", "two", check=True).stdout.split(", ")[2] == "other"
+    )
+    job = status(client, "two")
+    assert job["plan"]["rerun_of"].startswith("one-")
+    assert "hidden" not in json.dumps(job)
+    # From the checkpoint of the one that is named, also when it was itself resumed and has saved nothing.
+    client.run("rerun", "--resume", first, "-d", "--name", "three", check=True)
+    until(lambda: status(client, "three")["state"] == "succeeded")
+    assert client.run("logs", "three").stdout == "old code, a b, it's $hidden, out/checkpoints/step-7\n"
+    host.sh(f"rm -r .remoterun/jobs/{status(client, 'three')['id']}/out/checkpoints")
+    assert client.run("rerun", "--resume", "three").stdout == "old code, a b, it's $hidden, out/checkpoints/step-7\n"
+
+
+def test_rerun_without_checkpoint_or_snapshot_makes_no_job(host: TestHost, client: Client) -> None:
+    client.script("a.sh", "#!/bin/sh\necho ran\n")
+    job = launch(client, host, "a.sh")
+    done = client.run("rerun", "--resume", job)
+    assert done.returncode == 2
+    assert "--checkpoint" in done.stderr
+    host.sh("rm -r .remoterun/trees")
+    done = client.run("rerun", job)
+    assert done.returncode == 255
+    assert "launch it anew" in done.stderr
+    assert len(json.loads(client.run("ps", "--json").stdout)["jobs"]) == 1
+    assert host.sh("ls -A .remoterun/jobs").stdout.split() == [job]
+
+
+def test_a_job_that_only_survived_a_reboot_as_files_goes_on_in_one_command(host: TestHost, client: Client) -> None:
+    client.script(
+        "t.sh", '#!/bin/sh\necho "from ${REMOTERUN_CHECKPOINT##*/}"\n[ -z "$REMOTERUN_CHECKPOINT" ] || exit 0\n'
+        'mkdir -p "$REMOTERUN_OUT/checkpoints/step-5"\nexec sleep 1000\n',
+    )  # fmt: skip
+    job = launch(client, host, "t.sh")
+    until(lambda: "from" in file(host, job, "log"))
+    host.reboot()
+    found = status(client, job)
+    assert (found["state"], found["reason"]) == ("lost", "the host was rebooted")
+    assert client.run("rerun", "--resume", check=True).stdout == "from step-5\n"
+
+
+def test_parts_of_a_log(host: TestHost, client: Client) -> None:
+    client.script("l.sh", "#!/bin/sh\nfor n in 1 2 3 4 5 6 7 8; do echo line $n; sleep 0.5; done\nprintf 'no end'\n")
+    job = launch(client, host, "--stall-after", "4s", "l.sh")
+    followed = client.run("logs", "-f", "--grep", "line [2-4]|end", job, check=True)
+    assert followed.stdout == "line 2\nline 3\nline 4\nno end\n"
+    assert client.run("logs", "--grep", "line [2-4]|end", "-n", "2", job, check=True).stdout == "line 4\nno end\n"
+    lines = client.run("logs", "--since", "2s", job, check=True).stdout.splitlines()
+    assert lines[-1] == "no end"
+    assert 1 < len(lines) < 9
+    assert len(client.run("logs", "--since", "2020-01-01", job, check=True).stdout.splitlines()) == 9
+    for wrong in (("--grep", "("), ("--since", "soon"), ("--attempt", "2"), ("--rank", "0", "-f")):
+        assert client.run("logs", job, *wrong).returncode == 2, wrong
