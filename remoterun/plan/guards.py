@@ -11,7 +11,7 @@ from remoterun.model.guards import IDLE_BELOW_PCT, Guards, Restart
 from remoterun.plan.durations import in_words
 
 # The longest pause of the host's watcher, in seconds: what one look costs it sets the pace.
-_TICK_S = 15
+_TICK_S = 20
 
 
 def parse_restart(text: str, exit_codes: str | None, delay_s: int | None) -> Restart:

@@ -56,14 +56,19 @@ rr_view_ended() {
 
 # The live log. Ctrl-C twice within three seconds reaches the training: once is too easily meant for the view.
 rr_view_log() {
-  local follower
+  local follower looks=0
   rr_asked=0
   trap rr_view_interrupt INT
   trap '' QUIT TSTP
   tail -n 2000 -f log &
   follower=$!
-  # Every look costs the host a process: the log itself comes at once, its end may be told two seconds late.
-  while rr_goes_on; do sleep 2; done
+  # Every look costs the host a process: the log itself comes at once, its end may be told two seconds late, and that
+  # everything was killed twenty.
+  while [ ! -e exit ]; do
+    sleep 2
+    looks=$(((looks + 1) % 10))
+    [ "$looks" != 0 ] || rr_goes_on || break
+  done
   kill "$follower" 2>/dev/null
   trap - INT
   rr_view_ended

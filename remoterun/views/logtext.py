@@ -21,7 +21,8 @@ _SHORT = rb"\x1b[ -/]*[0-Z\\`-~]"
 _ESCAPES = re.compile(rb"|".join((_CSI, _STRING, _SHORT)))
 # Kept on a terminal: colours, and the two with which progress bars redraw (erase line, cursor up and down).
 _HARMLESS = re.compile(rb"\x1b\[[0-9;:]*m|\x1b\[[0-2]?K|\x1b\[\d{0,2}[AB]")
-_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
+# Deleted by translate, which is twenty times as quick as a regular expression.
+_CONTROL = bytes(sign for sign in (*range(0x20), 0x7F) if sign not in b"\t\n\r\x1b")
 _OPEN_ESCAPE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]{0,4096}\x1b?|[ -/]*)?\Z")
 _STRING_BEGINS = re.compile(rb"\x1b[\]PX^_]")
 _LONGEST = 1 << 16
@@ -78,7 +79,7 @@ class LogText:
             data = _ESCAPES.sub(lambda found: found[0] if terminal and _HARMLESS.fullmatch(found[0]) else b"", data)
             # An escape that begins nothing we know.
             data = re.sub(rb"\x1b(?!\[)", b"", data)
-        data = _CONTROL.sub(b"", data)
+        data = data.translate(None, _CONTROL)
         try:
             data.decode("utf-8")
         except UnicodeDecodeError:

@@ -59,7 +59,7 @@ def test_notify() -> None:
 
 
 def test_the_watchers_pause_is_short_enough_for_the_shortest_guard() -> None:
-    assert "tick=15\n" in guards_file(Guards())
+    assert "tick=20\n" in guards_file(Guards())
     assert "tick=2\n" in guards_file(Guards(idle_s=10))
     assert "tick=1\n" in guards_file(Guards(idle_s=1))
     assert "timeout=60\ntimeout_words=1m\n" in guards_file(Guards(timeout_s=60))
