@@ -51,6 +51,9 @@ def show(chunks: Generator[bytes, None, JobStatus], job_id: str, *, raw: bool = 
 
 def goes_on(job_id: str, done: str) -> None:
     """Say that the job runs on without this command, and what can be typed next."""
+    if sys.stderr.isatty():
+        # Not behind the terminal's own ^C.
+        sys.stderr.write("\n")
     note(f"{done}: {job_id} goes on")
     advise(f"remoterun logs -f {job_id}", "follows its log again")
     advise(f"remoterun attach {job_id}", "goes into its session")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from remoterun.cli.terminal import COMPLETING
 from remoterun.errors import RemoterunError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "shell": ("shell", "A login shell on a host."),
     "init": ("init", "Write hosts.yaml from the SSH configuration."),
     "config": ("config", "Show and check the effective configuration."),
+    "completion": ("completion", "Completion of commands, hosts and jobs for your shell."),
 }
 ALIASES = {"cancel": "stop"}
 
@@ -53,6 +55,10 @@ class LazyGroup(click.Group):
         command: click.Command = module.command
         known = {option.name for option in command.params}
         command.params += [option for option in _global_options() if option.name not in known]
+        if COMPLETING in os.environ:
+            from remoterun.cli.completion import offer
+
+            offer(command, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -121,14 +127,16 @@ def _global_options() -> list[click.Option]:
             ctx.obj.set(**{str(param.name): value})
 
     return [
-        click.Option(param.opts, is_flag=param.is_flag, hidden=True, expose_value=False, callback=keep)
+        click.Option(param.opts, type=param.type, is_flag=param.is_flag, hidden=True, expose_value=False, callback=keep)
         for param in cli.params
         if isinstance(param, click.Option) and param.name in ("hosts_file", "accept_new", "plain", "debug")
     ]
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--hosts-file", metavar="FILE", help="The inventory. [default: hosts.yaml here or above]")
+@click.option(
+    "--hosts-file", metavar="FILE", type=click.Path(), help="The inventory. [default: hosts.yaml here or above]"
+)
 @click.option("--accept-new", is_flag=True, help="Accept and remember the key of a host never seen before.")
 @click.option("--plain", is_flag=True, help="No colour, no live view.")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
@@ -155,6 +163,10 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """One command line; its exit status (contract §3)."""
+    if COMPLETING in os.environ:
+        from remoterun.cli.completion import answer
+
+        return answer(cli)
     options = own_words(arguments)
     as_json, debug = "--json" in options, "--debug" in options
     try:

@@ -11,6 +11,9 @@ import click
 
 from remoterun.errors import RemoterunError
 
+# Set when a shell asks what may stand there (cli/completion.py).
+COMPLETING = "_REMOTERUN_COMPLETE"
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
