@@ -78,6 +78,12 @@ class Follower:
                     break
                 self.offset += len(piece)
                 yield piece
+            if code == 6:
+                self.notice(
+                    f"the log of {self.job_id} was cut short on {self.remote.host.name}; from its beginning again"
+                )
+                self.offset = 0
+                continue
             if code == 3:
                 raise UnknownJob(f"job {self.job_id} is no longer on {self.remote.host.name}")
             status = read_status(self.remote, conversation, self.job_id)

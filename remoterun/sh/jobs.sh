@@ -59,12 +59,14 @@ log_time=%Y' "$job/log"
 # NAME, size in bytes, TEXT.
 rr_give() { printf 'file=%s %s\n%s\n' "$1" "${#2}" "$2"; }
 
-# rr_follow WORKDIR ID OFFSET: the log's bytes from OFFSET until the job has ended, then `tail` gives up.
+# rr_follow WORKDIR ID OFFSET: the log's bytes from OFFSET until the job has ended, then `tail` gives up. 6: the log is
+# shorter than OFFSET now: somebody has cut it.
 rr_follow() {
   local job pid
   job=$(rr_home "$1")/jobs/$2
   [ -f "$job/job.json" ] || return 3
   cd "$job" || return 3
+  [ "$3" = 0 ] || [ "$(stat -c %s log)" -ge "$3" ] || return 6
   if [ -e exit ] || ! pid=$(rr_living .); then
     tail -c "+$(($3 + 1))" log
     return

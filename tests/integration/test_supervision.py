@@ -306,3 +306,22 @@ def test_parts_of_a_log(host: TestHost, client: Client) -> None:
     assert len(client.run("logs", "--since", "2020-01-01", job, check=True).stdout.splitlines()) == 9
     for wrong in (("--grep", "("), ("--since", "soon"), ("--attempt", "2"), ("--rank", "0", "-f")):
         assert client.run("logs", job, *wrong).returncode == 2, wrong
+
+
+def test_a_log_that_was_cut_short_is_noticed(host: TestHost, client: Client) -> None:
+    client.script("l.sh", "#!/bin/sh\nseq 1000\nsleep 3\necho after\nsleep 8\n")
+    job = launch(client, host, "l.sh")
+    until(lambda: "1000" in file(host, job, "log"))
+    follower = client.start("logs", "-f", job)
+    assert follower.stdout is not None
+    while follower.stdout.readline() != b"1000\n":
+        pass
+    host.sh(f": >.remoterun/jobs/{job}/log")
+    host.cut()
+    time.sleep(1)
+    for pid in host.sshd_sessions():
+        host.kill(pid)
+    host.restore()
+    out, err = follower.communicate(timeout=40)
+    assert out == b"after\n"
+    assert b"cut short" in err
