@@ -38,6 +38,12 @@ def _tools(host: Host, facts: Facts) -> Iterator[Check]:
             "start-up files", False, "the login shell did not answer within 5 s",
             "a start-up file (.profile, .bash_profile, .zprofile) waits for something; jobs get a plainer environment",
         )  # fmt: skip
+    if facts.kills_at_logout:
+        yield Check(
+            "logout", False, "systemd ends every process of a login when it logs out (KillUserProcesses=yes)",
+            f"as root: KillUserProcesses=no, or KillExcludeUsers={facts.user}, in /etc/systemd/logind.conf; "
+            "until then a job ends with the last SSH session",
+        )  # fmt: skip
     if "tmux" in tools:
         yield Check("tmux", True, tools["tmux"])
     else:

@@ -65,6 +65,7 @@ def parse_facts(reply: Reply, host: Host, python: str | None) -> Facts:
         disk_available_kib=_number(values.get("disk_available")),
         disk_total_kib=_number(values.get("disk_total")),
         login_shell=values.get("login_shell"),
+        kills_at_logout=values.get("kills_at_logout", "").lower() in ("yes", "true", "1", "on"),
         tools=tools,
         python=_python(values),
         python_asked=python or host.python,

@@ -23,7 +23,8 @@ class Facts:
     """A host at one moment. Sizes in KiB, ``time`` in seconds since 1970 by the host's clock.
 
     ``workdir`` is absolute; ``path`` the PATH commands and jobs get; ``login_shell`` the shell that gives a
-    job its environment, None when it did not answer in time; ``tools`` name → path and version of those
+    job its environment, None when it did not answer in time; ``kills_at_logout`` whether systemd there ends all processes
+    of a login when it logs out; ``tools`` name → path and version of those
     found; ``trees`` the newest snapshots of this project that lie there.
     """
 
@@ -43,6 +44,7 @@ class Facts:
     disk_available_kib: int | None = None
     disk_total_kib: int | None = None
     login_shell: str | None = None
+    kills_at_logout: bool = False
     tools: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     python: PythonFacts | None = None
     python_asked: str | None = None

@@ -222,6 +222,11 @@ def _warnings(facts: Facts, host: Host) -> tuple[str, ...]:
     found = list(facts.gpus.warnings)
     if facts.gpus.problem:
         found.append(facts.gpus.problem)
+    if facts.kills_at_logout:
+        found.append(
+            f"{host.name} ends every process of a login when it logs out (KillUserProcesses=yes): the job may end with "
+            "the last SSH session; remoterun doctor names the cure"
+        )
     if "tmux" not in facts.tools:
         found.append(
             f"no tmux on {host.name} (looked in {facts.path}): the job runs, but `attach` needs it; "

@@ -20,6 +20,10 @@ rr_facts() {
   rr_say cpus "$(nproc 2>/dev/null)"
   rr_say load "$(rr_line /proc/loadavg)"
   sed -n 's/^MemTotal: *\([0-9]*\) kB/memory_total=\1/p; s/^MemAvailable: *\([0-9]*\) kB/memory_available=\1/p' /proc/meminfo
+  # systemd may be told to end every process of a login when it logs out; the later file wins.
+  found=$(sed -n 's/^[[:space:]]*KillUserProcesses[[:space:]]*=[[:space:]]*//p' /usr/lib/systemd/logind.conf.d/*.conf \
+    /etc/systemd/logind.conf /run/systemd/logind.conf.d/*.conf /etc/systemd/logind.conf.d/*.conf 2>/dev/null | tail -n 1)
+  rr_say kills_at_logout "$found"
   # The workdir may not be there yet: ask its nearest ancestor that is.
   found=$work
   while [ ! -d "$found" ] && [ "$found" != / ]; do found=$(dirname "$found"); done

@@ -397,3 +397,47 @@ def test_b54_first_and_last_lines_are_never_missing(host: TestHost, client: Clie
     gone = client.run("launch", "-H", host.name, "--setup", "cd /no/such/folder || exit 126", "b.sh")
     assert gone.returncode == 126
     assert "could not be started" in gone.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_b28_a_host_that_ends_everything_at_logout_is_named(fleet: Fleet, client: Client) -> None:
+    host = fleet(1, superuser=True)[0]
+    client.knows([host])
+    # In the host's own mount namespace.
+    host.sh(
+        "mkdir -p etc && echo 'KillUserProcesses = yes' >etc/logind.conf && mkdir -p /etc/systemd && mount --bind etc /etc/systemd"
+    )
+    done = client.run("doctor", host.name)
+    assert done.returncode == 1
+    assert "KillExcludeUsers" in done.stdout
+    done = client.run("launch", "-d", "-H", host.name, "--", "sh", "-c", "echo last words; exec sleep 1000")
+    assert "KillUserProcesses" in done.stderr
+    for pid in host.login_processes():
+        host.kill(pid)
+    job = client.run("status", done.stdout.strip()).stdout
+    assert "lost (its supervisor and its first process were killed from outside" in job
+    assert "last words" in job
+
+
+def test_b51_progress_bars_move_on_a_terminal_and_are_one_line_in_a_pipe(host: TestHost, client: Client) -> None:
+    client.script(
+        "bar.py",
+        "import sys, time\n"
+        "for step in range(60):\n"
+        "    sys.stdout.write(f'\\r{step:3d}%|###|'); sys.stdout.flush(); time.sleep(0.05)\n"
+        "    if step == 30: sys.stdout.write('\\nplain line\\n')\n"
+        "sys.stdout.write('\\nouter 1\\n\\r inner 5\\x1b[A\\r outer 2 no end')\n",
+    )
+    screen = client.terminal("launch", "-H", host.name, "--", "python3", "-u", "bar.py")
+    first = screen.wait_for("%|###|")
+    until = time.monotonic() + 5
+    while screen.screen() == first:
+        assert time.monotonic() < until, "the bar stands still"
+        time.sleep(0.1)
+    screen.wait_for("EXIT=0")
+    for words in (("logs",), ("logs", "-f")):
+        lines = client.run(*words, check=True).stdout.splitlines()
+        assert lines[:3] == [" 30%|###|", "plain line", " 59%|###|"]
+        assert "no end" in lines[-1]
+    raw = client.command(sys.executable, "-m", "remoterun", "logs", "--raw", check=True).stdout
+    assert raw.count("%|###|") == 60
