@@ -1,0 +1,20 @@
+"""A short form of the fault suite (``python -m bench.faults``): random faults, no broken invariant."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.faults.rounds import Field
+from tests.conftest import require
+
+pytestmark = [pytest.mark.fleet, pytest.mark.slow]
+
+
+def test_random_faults_break_no_invariant(monkeypatch: pytest.MonkeyPatch) -> None:
+    require("sshd", "tmux", root=True)
+    for name in ("HOME", "PATH", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, "")
+    with Field(20261201, 3, monkeypatch.setenv) as field:
+        faults, broken, _ = field.run(40)
+    assert sum(faults.values()) >= 40
+    assert not broken, "\n".join(broken)
