@@ -27,6 +27,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "why": ("why", "Why a job ended, and what to do next."),
     "stacks": ("stacks", "Where each process of a running job is just now."),
     "stop": ("stop", "End jobs: signal, grace, kill; prove that nothing is left."),
+    "pull": ("pull", "Bring a job's files back: outputs, checkpoints, logs; only what is new."),
     "rerun": ("rerun", "Run a job again: its own snapshot and settings; --resume from its newest checkpoint."),
     "rm": ("rm", "Remove ended jobs' files."),
     "gpus": ("gpus", "Every GPU on every host: who, what, how busy."),

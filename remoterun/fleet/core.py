@@ -24,7 +24,7 @@ from remoterun.plan import ids
 from remoterun.transport.factory import Prompt, make_transport
 
 if TYPE_CHECKING:
-    from remoterun.fleet import launching, rerunning
+    from remoterun.fleet import launching, pulling, rerunning
     from remoterun.host.postmortem import PostMortem
 
 Notice = Callable[[str], None]
@@ -312,6 +312,13 @@ class Job:
     def stacks(self) -> str:
         """The Python stacks of its processes, as text for people. Raises UsageError when it has none."""
         return control.read_stacks(self.remote, self.id)
+
+    def pull(self, *paths: str, to: str | os.PathLike[str] | None = None, force: bool = False) -> pulling.PullReport:
+        """Bring its files back into ``to`` (default ``runs/<id>``); see :class:`remoterun.fleet.pulling.PullRequest`."""
+        from remoterun.fleet import pulling
+
+        request = pulling.PullRequest(paths, None if to is None else Path(to), force, notice=self.fleet.notice)
+        return pulling.pull(self.remote, self.refresh(), request)
 
     @contextmanager
     def again(self, again: rerunning.Again) -> Iterator[launching.Started]:
