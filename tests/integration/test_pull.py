@@ -188,7 +188,7 @@ def test_hostile_names_come_back_as_they_are(host: TestHost, client: Client) -> 
 def test_files_that_change_and_vanish_meanwhile_are_no_failure(host: TestHost, client: Client) -> None:
     job = launch(
         client, host,
-        'cd "$REMOTERUN_OUT"; n=0; while :; do n=$((n+1)); echo $n >f$((n % 50)); rm -f f$(((n + 25) % 50)); echo $n >>grows; done',
+        'cd "$REMOTERUN_OUT"; n=0; while :; do n=$((n+1)); echo $n >f$((n % 50)); rm -f f$(((n + 25) % 50)); echo $n >>grows; sleep 0.02; done',
     )  # fmt: skip
     for _ in range(5):
         client.run("pull", job, check=True)
