@@ -30,6 +30,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "pull": ("pull", "Bring a job's files back: outputs, checkpoints, logs; only what is new."),
     "rerun": ("rerun", "Run a job again: its own snapshot and settings; --resume from its newest checkpoint."),
     "rm": ("rm", "Remove ended jobs' files."),
+    "gc": ("gc", "Make room on hosts: ended jobs beyond the keep rule, snapshots that no job needs."),
     "gpus": ("gpus", "Every GPU on every host: who, what, how busy."),
     "hosts": ("hosts", "The hosts: reachability, GPUs, load, disk."),
     "doctor": ("doctor", "Check everything that a job needs; each failure with its fix."),
