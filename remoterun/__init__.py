@@ -13,12 +13,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from remoterun import errors
+from remoterun.errors import RemoterunError
 
 if TYPE_CHECKING:
     from remoterun.fleet import Fleet, Job
 
 __version__ = "0.1.0"
-__all__ = ["Fleet", "Job", "errors"]
+__all__ = ["Fleet", "Job", "RemoterunError", "errors"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ import sys
 import click
 
 from remoterun.cli.main import App
-from remoterun.cli.terminal import coloured, host_option, json_option, note
+from remoterun.cli.terminal import advise, coloured, host_option, json_option, note
 
 
 @click.command("ps")
@@ -33,3 +33,5 @@ def command(app: App, hosts: tuple[str, ...], every: bool, as_json: bool) -> Non
         note("no jobs" if every else "no jobs today; -a shows older ones")
     for name, error in found.unreachable:
         note(f"{name} cannot be reached: {error.message}")
+        if error.hint:
+            advise(error.hint)

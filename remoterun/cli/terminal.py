@@ -30,9 +30,9 @@ def note(text: str) -> None:
     click.echo(_dim(f"remoterun: {text}"), err=True)
 
 
-def advise(command: str, what: str) -> None:
-    """A command that can be typed next, beneath a sentence of ``note``."""
-    click.echo(_dim(f"           {command}   {what}"), err=True)
+def advise(command: str, what: str = "") -> None:
+    """A command that can be typed next, and what it does, beneath a sentence of ``note``."""
+    click.echo(_dim(f"           {command}   {what}".rstrip()), err=True)
 
 
 def show_error(error: RemoterunError) -> None:

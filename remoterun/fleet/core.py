@@ -85,7 +85,12 @@ class Fleet:
     def launch_host(self, patterns: Sequence[str] = ()) -> Remote:
         """The one host of a launch: what ``patterns`` name, else the default, else ``local``."""
         asked = list(patterns) or [self.inventory.default_host or "local"]
-        hosts = self.inventory.select(asked)
+        try:
+            hosts = self.inventory.select(asked)
+        except UnknownHost as error:
+            if not patterns:
+                error.message += f"; it is the default host of {self.inventory.source}"
+            raise
         if len(hosts) != 1:
             raise UsageError(
                 f"{', '.join(asked)} names {len(hosts)} hosts; a job runs on one in this version",
@@ -123,7 +128,7 @@ class Fleet:
             max_restarts=max_restarts,
             detach=True,
         )
-        with self.launched(spec, hosts, Path(folder)) as started:
+        with self.launched(spec, hosts, Path(folder).absolute()) as started:
             return Job(self, self.launch_host(hosts), started.status)
 
     @contextmanager
@@ -234,6 +239,9 @@ class Job:
     fleet: Fleet
     remote: Remote
     status: JobStatus
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} on {self.remote.host.name}: {self.status.state.value}>"
 
     @property
     def id(self) -> str:

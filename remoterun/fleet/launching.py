@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from difflib import get_close_matches
 from pathlib import Path
 
-from remoterun.errors import GpusTaken, HostError, RemoterunError, StartError, UsageError
+from remoterun.errors import GpusTaken, HostError, PlanError, RemoterunError, StartError, UsageError
 from remoterun.fleet.local_state import LocalState
 from remoterun.host import scripts
 from remoterun.host.conversation import Conversation
@@ -261,6 +261,13 @@ def plan_job(
     except RemoterunError as error:
         error.host = remote.host.name
         raise
+    home = os.path.expanduser("~/")
+    if facts.python is None and spec.python and spec.python.startswith(home) and remote.host.transport != "local":
+        raise PlanError(
+            f"no {spec.python} on {remote.host.name}",
+            hint=f"your shell made ~ this machine's home; in quotes it is the host's: --python '~/{spec.python.removeprefix(home)}'",
+            host=remote.host.name,
+        )
     now = datetime.now(timezone.utc)
     return make_plan(
         spec,

@@ -57,6 +57,12 @@ class JobList:
     jobs: tuple[JobStatus, ...]
     unreachable: tuple[tuple[str, RemoterunError], ...]
 
+    def __iter__(self) -> Iterator[JobStatus]:
+        return iter(self.jobs)
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
 
 def list_jobs(
     remotes: Sequence[Remote],

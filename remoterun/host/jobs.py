@@ -184,7 +184,7 @@ def _why_ended(
 def exit_words(code: int) -> str:
     """An exit status in words."""
     if code == 126:
-        return "exit status 126: could not be started (no permission, or its folder is missing)"
+        return "exit status 126: could not be started (no permission, no such folder, or --setup failed)"
     if code == 127:
         return "exit status 127: could not be started (no such program)"
     if 128 < code < 128 + 65:

@@ -148,7 +148,8 @@ class JobStatus:
     @property
     def ranks(self) -> int | None:
         """How many ranks it has (a job that is not under torchrun: one), None where its record does not say."""
-        command, count = self.record.get("command"), self.record.get("nproc_per_node")
+        spec, count = self.record.get("spec"), self.record.get("nproc_per_node")
+        command = spec.get("command") if isinstance(spec, Mapping) else None
         if not isinstance(command, Mapping) or not isinstance(count, int):
             return None
         run = Command(str(command.get("kind")), str(command.get("target")))

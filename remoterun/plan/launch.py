@@ -196,7 +196,7 @@ def _argv(spec: JobSpec, host: Host, facts: Facts, paths: JobPaths, nproc: int) 
     if python is None:
         where = facts.python_asked or "python3 or python"
         raise PlanError(
-            f"no {where} on {host.name} (looked in {facts.path})",
+            f"no {where} on {host.name}" + ("" if "/" in where else f" (looked in {facts.path})"),
             hint="name one with --python, or python: of the host in hosts.yaml",
             host=host.name,
         )
@@ -246,7 +246,13 @@ def run_script(plan: LaunchPlan, facts: Facts, setup: str | None) -> str:
         f"cd {shell.quote(plan.working_folder)} || exit 126",
     ]
     if setup:
-        lines += ["# setup:", setup]
+        # A job in the wrong environment is worse than none. 126: not to be tried again.
+        failed = "remoterun: the setup line ended with status %s; the job is not started (`|| :` at its end lets it)\n"
+        lines += [
+            "# setup:",
+            setup,
+            f'set -- "$?"; [ "$1" = 0 ] || {{ printf {shell.quote(failed)} "$1" >&2; exit 126; }}',
+        ]
     first = shell.quote(plan.argv[0])
     lines += [
         f"if ! command -v {first} >/dev/null 2>&1; then",

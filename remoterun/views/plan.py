@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
+from datetime import datetime
 
 from remoterun.fleet.launching import START_LIBRARIES, start_arguments
 from remoterun.host import scripts
+from remoterun.host.jobs import parse_time
 from remoterun.host.snapshot import Payload
 from remoterun.model.job import JobStatus
 from remoterun.plan import shell
@@ -64,20 +66,34 @@ def eject(plan: LaunchPlan, payload: Payload) -> bytes:
     """``--eject``: the same launch as one POSIX sh script: the same functions, the same arguments, and the
     payload in base64. It holds the job's secrets, so it is written for its owner alone."""
     body = base64.encodebytes(b"".join(payload.pieces()))
-    parts: Iterable[str] = (scripts.read(library) for library in START_LIBRARIES)
+    parts: Iterable[str] = (scripts.read(library) for library in (*START_LIBRARIES, "eject"))
+    words = shell.join([plan.paths.folder, plan.tmux or ""])
     call = shell.join(["rr_start", *start_arguments(plan, payload.size)])
     head = (
         f"#!/bin/sh\n# Starts job {plan.id}; made by remoterun for {plan.host}. Needs sh, coreutils, tar, gzip.\n"
         + "\n".join(parts)
-        + f"\nbase64 -d <<'END-OF-PAYLOAD' | {{ {call} 3<&0 </dev/null; }}\n"
+        + f"\nbase64 -d <<'END-OF-PAYLOAD' | {{ {call} 3<&0 </dev/null; }} >/dev/null\n"
     )
-    return head.encode("utf-8", "surrogateescape") + body + b"END-OF-PAYLOAD\n"
+    tail = f"END-OF-PAYLOAD\nrr_ejected $? {words}\n"
+    return head.encode("utf-8", "surrogateescape") + body + tail.encode("utf-8", "surrogateescape")
+
+
+def _moment(time: datetime | None) -> str:
+    return f"{local_time(time)} {time.astimezone().tzname()}" if time else "-"
+
+
+def _gpus(job: JobStatus) -> str:
+    indices = job.record.get("gpu_indices")
+    shown = ", ".join(str(index) for index in indices) if isinstance(indices, list) else ""
+    uuids = ", ".join(job.gpus)
+    return f"{shown} ({uuids})" if shown and uuids else uuids or "none"
 
 
 def status_text(job: JobStatus, tmux: str | None) -> str:
     """``status`` for people."""
     record = job.record
     project = record.get("project")
+    launcher = record.get("launcher")
     stop = dict(job.stop)
     rows: list[tuple[str, object]] = [
         ("job", job.id),
@@ -86,11 +102,12 @@ def status_text(job: JobStatus, tmux: str | None) -> str:
         ("exit status", job.exit_code),
         ("attempt", job.attempt if job.attempt > 1 else None),
         ("rerun of", record.get("rerun_of")),
-        ("created", local_time(job.created)),
-        ("started", local_time(job.started)),
-        ("ended", local_time(job.ended)),
+        ("launched by", "@".join(str(part) for part in launcher.values()) if isinstance(launcher, dict) else None),
+        ("created", _moment(job.created)),
+        ("started", _moment(job.started)),
+        ("ended", _moment(job.ended)),
         ("runtime", job.runtime),
-        ("gpus", ", ".join(job.gpus) or "none"),
+        ("gpus", _gpus(job)),
     ]
     if isinstance(project, dict):
         commit = str(project.get("commit") or "")[:12]
@@ -101,6 +118,7 @@ def status_text(job: JobStatus, tmux: str | None) -> str:
         rows.append(("command", shell.join(str(word) for word in argv)))
     rows += [
         ("working folder", record.get("working_folder")),
+        ("outputs", f"{record['folder']}/out" if record.get("folder") else None),
         ("log", f"{job.log_size} bytes" if job.log_size is not None else None),
         ("last line", job.last_line),
     ]
@@ -108,7 +126,8 @@ def status_text(job: JobStatus, tmux: str | None) -> str:
         rows.append(
             (
                 "stop",
-                f"SIG{stop.get('signal')} at {stop.get('asked')}, {stop.get('seconds', '?')} s, {stop.get('killed') or 0} killed",
+                f"SIG{stop.get('signal')} at {_moment(parse_time(stop.get('asked')))}, took {stop.get('seconds', '?')} s, "
+                f"{stop.get('killed') or 0} killed",
             )
         )
     if job.last_known_state:
