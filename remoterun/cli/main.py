@@ -30,6 +30,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "pull": ("pull", "Bring a job's files back: outputs, checkpoints, logs; only what is new."),
     "rerun": ("rerun", "Run a job again: its own snapshot and settings; --resume from its newest checkpoint."),
     "rm": ("rm", "Remove ended jobs' files."),
+    "sync": ("sync", "Send the project's files, start nothing; --dry-run shows what would go."),
+    "diff": ("diff", "What code differs between jobs, or from the tree here."),
     "gc": ("gc", "Make room on hosts: ended jobs beyond the keep rule, snapshots that no job needs."),
     "gpus": ("gpus", "Every GPU on every host: who, what, how busy."),
     "hosts": ("hosts", "The hosts: reachability, GPUs, load, disk."),
@@ -115,9 +117,13 @@ class App:
         if not self._fleet:
             from remoterun.cli.terminal import ask_secret, note
             from remoterun.fleet import Fleet
+            from remoterun.views.progress import Bar
 
             prompt = ask_secret if sys.stdin.isatty() else None
-            self._fleet.append(Fleet.load(self.hosts_file, accept_new=self.accept_new, prompt=prompt, notice=note))
+            found = Fleet.load(
+                self.hosts_file, accept_new=self.accept_new, prompt=prompt, notice=note, progress=Bar("sending")
+            )
+            self._fleet.append(found)
         return self._fleet[0]
 
 

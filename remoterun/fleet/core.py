@@ -24,7 +24,7 @@ from remoterun.plan import ids
 from remoterun.transport.factory import Prompt, make_transport
 
 if TYPE_CHECKING:
-    from remoterun.fleet import launching, pulling, rerunning
+    from remoterun.fleet import launching, pulling, rerunning, syncing
     from remoterun.host.postmortem import PostMortem
 
 Notice = Callable[[str], None]
@@ -34,12 +34,16 @@ def _silent(text: str) -> None:
     """Where nobody wants to hear."""
 
 
+def _no_progress(done: int, total: int) -> None:
+    """Where nobody wants to see."""
+
+
 @dataclass(frozen=True)
 class Fleet:
     """The hosts of an inventory and the jobs on them.
 
     ``notice`` gets sentences for people while something goes on; ``prompt`` is asked for passphrases and
-    passwords (None: never ask); ``accept_new`` adds the key of a host never seen before to known_hosts.
+    passwords (None: never ask); ``progress`` gets bytes sent and bytes in all while files go there; ``accept_new`` adds the key of a host never seen before to known_hosts.
     """
 
     inventory: Inventory
@@ -47,6 +51,7 @@ class Fleet:
     accept_new: bool = False
     prompt: Prompt | None = None
     notice: Notice = _silent
+    progress: Callable[[int, int], None] = _no_progress
     _remotes: dict[str, Remote] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -57,10 +62,11 @@ class Fleet:
         accept_new: bool = False,
         prompt: Prompt | None = None,
         notice: Notice = _silent,
+        progress: Callable[[int, int], None] = _no_progress,
     ) -> Fleet:
         """The fleet of hosts.yaml (contract §4), or of the SSH configuration alone. Raises ConfigError."""
         inventory = Inventory.load(os.fspath(hosts_file) if hosts_file is not None else None)
-        return cls(inventory, LocalState.default(), accept_new, prompt, notice)
+        return cls(inventory, LocalState.default(), accept_new, prompt, notice, progress)
 
     def remote(self, host: Host) -> Remote:
         """The way to one host. Opens nothing yet."""
@@ -159,7 +165,34 @@ class Fleet:
         from remoterun.fleet import launching
 
         ids.check_name(spec.name)
-        return launching.LaunchRequest(spec, folder, self.state, force_project, self.notice)
+        return launching.LaunchRequest(spec, folder, self.state, force_project, self.notice, self.progress)
+
+    def sync(
+        self,
+        host: str | None = None,
+        *,
+        folder: str | os.PathLike[str] = ".",
+        dry_run: bool = False,
+        force_project: str | None = None,
+    ) -> syncing.Synced:
+        """The project's files as a snapshot on a host (default: launch's), or only what that would send."""
+        from remoterun.fleet import launching, syncing
+
+        spec = JobSpec("sync", Command("plain", "true"))
+        request = launching.LaunchRequest(spec, Path(folder), self.state, force_project, self.notice, self.progress)
+        return syncing.sync(self.launch_host([host] if host else []), request, dry_run=dry_run)
+
+    def diff(
+        self, job: Job, other: Job | None = None, *, folder: str | os.PathLike[str] = "."
+    ) -> tuple[syncing.Change, ...]:
+        """What differs from a job's snapshot to another's, or to the project around ``folder``."""
+        from remoterun.fleet import launching, syncing
+
+        if other is not None:
+            return syncing.compare_jobs((job.remote, job.refresh()), (other.remote, other.refresh()))
+        spec = JobSpec("diff", Command("plain", "true"))
+        request = launching.LaunchRequest(spec, Path(folder), self.state, None, self.notice)
+        return syncing.compare_with_tree(job.remote, job.refresh(), request)
 
     def jobs(self, hosts: Sequence[str] = (), *, every: bool = False) -> listing.JobList:
         """Jobs not ended and those ended within a day, or ``every`` one."""

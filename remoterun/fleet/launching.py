@@ -38,8 +38,11 @@ from remoterun.model.job import JobSpec, JobStatus, Project, Snapshot
 from remoterun.plan.gpus import choose, parse_request
 from remoterun.plan.ids import make_id
 from remoterun.plan.launch import LaunchPlan, make_plan
+from remoterun.plan.sizes import ignore_lines
 
 Notice = Callable[[str], None]
+# Bytes sent so far, and in all.
+Progress = Callable[[int, int], None]
 
 # How long -d looks for a job that dies at once, in twentieths of a second.
 _SETTLE_DETACHED = 10
@@ -102,6 +105,7 @@ class LaunchRequest:
     state: LocalState
     insist: str | None = None
     notice: Notice = lambda text: None
+    progress: Progress = lambda done, total: None
 
 
 def read_source(project: Project, state: LocalState) -> Source:
@@ -164,12 +168,12 @@ def launched(remote: Remote, request: LaunchRequest) -> Iterator[Started]:
     """
     with _prepared(remote, request) as (conversation, prepared):
         try:
-            started = start(remote, conversation, prepared)
+            started = start(remote, conversation, prepared, request.progress)
         finally:
             prepared.payload.close()
         request.state.add_host(remote.host.name)
         if prepared.tree is not None:
-            _keep_manifest(request.state, prepared.tree)
+            keep_manifest(request.state, prepared.tree)
         yield started
 
 
@@ -201,7 +205,7 @@ def _prepare(
     for warning in source.warnings:
         request.notice(warning)
     for _ in range(_TRIES):
-        base, entries = _base(remote, conversation, source, facts, request.state)
+        base, entries = find_base(remote, conversation, source, facts, request.state)
         tree = source.tree
         snapshot = Snapshot(tree.id, base, len(tree.entries), tree.size)
         plan = plan_job(remote, request.spec, facts, source.project, snapshot, has_dockerfile=source.has_dockerfile)
@@ -212,6 +216,14 @@ def _prepare(
             request.notice(f"{changed} changed while it was read; reading again")
             source = read_source(source.project, request.state)
             continue
+        hints = ignore_lines(
+            {os.fsdecode(path): source.tree.entries[path].size for path in change.send} if change else {}
+        )
+        if hints:
+            request.notice(
+                f"{payload.sent_bytes >> 20} MiB to send; to leave the heavy part at home, add to .remoterunignore: "
+                + "  ".join(hints[:5])
+            )
         for warning in plan.warnings:
             request.notice(warning)
         return Prepared(plan, payload, source.tree)
@@ -221,7 +233,7 @@ def _prepare(
     )
 
 
-def _base(
+def find_base(
     remote: Remote, conversation: Conversation, source: Source, facts: Facts, state: LocalState
 ) -> tuple[str | None, Manifest | None]:
     """What the host has already: this very tree (its own entries are returned), an older one, or nothing."""
@@ -310,14 +322,16 @@ def start_arguments(plan: LaunchPlan, size: int) -> list[str]:
 START_LIBRARIES = ("lib", "jobs", "session", "leases", "checkpoints", "start")
 
 
-def start(remote: Remote, conversation: Conversation, prepared: Prepared) -> Started:
+def start(
+    remote: Remote, conversation: Conversation, prepared: Prepared, progress: Progress = lambda done, total: None
+) -> Started:
     """Carry the plan out: the one call that changes anything. Raises any of the project's errors; then no job was made."""
     plan = prepared.plan
     number = conversation.post(
         "rr_start",
         start_arguments(plan, prepared.payload.size),
         libraries=START_LIBRARIES,
-        payload=prepared.payload.pieces(),
+        payload=prepared.payload.pieces(progress),
     )
     # The log is asked for before the answer is here: where the start fails there is no job, and no log.
     follow = None
@@ -349,7 +363,7 @@ def start(remote: Remote, conversation: Conversation, prepared: Prepared) -> Sta
     return Started(plan, status, conversation, follow)
 
 
-def _keep_manifest(state: LocalState, tree: Tree) -> None:
+def keep_manifest(state: LocalState, tree: Tree) -> None:
     file = state.manifest(tree.id)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ import os
 import stat
 import tarfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
@@ -239,11 +239,14 @@ class Payload:
             except (FileNotFoundError, OSError) as error:
                 raise ChangedWhileRead(os.fsdecode(path)) from error
 
-    def pieces(self) -> Iterator[bytes]:
-        """The payload's bytes."""
+    def pieces(self, progress: Callable[[int, int], None] = lambda done, total: None) -> Iterator[bytes]:
+        """The payload's bytes. ``progress`` gets how many are on their way, and how many there are."""
         self._file.seek(0)
+        done = 0
         while piece := self._file.read(_PIECE):
             yield piece
+            done += len(piece)
+            progress(done, self.size)
 
     def close(self) -> None:
         """Let go of the spool."""

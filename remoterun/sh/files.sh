@@ -51,6 +51,12 @@ rr_pack() {
   return 0
 }
 
+# rr_pack_tree WORKDIR KEY TREE SIZE: the same of a pristine snapshot.
+rr_pack_tree() {
+  cd "$(rr_home "$1")/trees/$2/$3/files" || return 3
+  rr_take "$4" <&3 | tar --null -T - -cf - --no-recursion
+}
+
 # rr_part WORKDIR ID PATH FROM TO [SUM]: bytes FROM to TO of one file, behind a line with the offset that they begin at:
 # FROM, if the file's first FROM bytes have this SHA-256, else 0. A file that has become shorter is filled up with zeros:
 # the reader looks at it again. 4: it is no longer there.

@@ -37,6 +37,27 @@ rr_start() {
   rr_begin "$work/jobs/$id" "$7" "$8" "$9"
 }
 
+# rr_sync WORKDIR KEY TREE BASE SIZE: only the snapshot, of a payload like that of rr_start but without job/.
+rr_sync() {
+  local work="$1" aside code
+  umask 077
+  trap : PIPE HUP
+  mkdir -p "$work/jobs" "$work/trees/$2" || return 75
+  cd "$work" || return 75
+  rr_sweep jobs
+  aside="jobs/.aside.sync.$$"
+  mkdir "$aside" || return 75
+  if ! { rr_take "$5" <&3 | tar -xzpf - -C "$aside" && [ -f "$aside/whole" ]; }; then
+    rr_no_room . 'the files did not arrive whole'
+    rm -rf "$aside"
+    return 75
+  fi
+  rr_tree "$2" "$3" "$4" "$aside"
+  code=$?
+  rm -rf "$aside"
+  return "$code"
+}
+
 # Remove what a killed predecessor left aside: its shell's pid ends the name.
 rr_sweep() {
   local old

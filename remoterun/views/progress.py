@@ -30,11 +30,14 @@ class Bar:
     _first: int | None = None
 
     def __call__(self, done: int, total: int) -> None:
-        """Show it, at most five times a second."""
+        """Show it, at most five times a second, once it has taken a second; gone when all is done."""
         now = time.monotonic()
         if self._first is None:
             self._first, self._began = done, now
-        if not sys.stderr.isatty() or now - self._shown < _EVERY_S:
+        if done >= total:
+            self.clear()
+            return
+        if not sys.stderr.isatty() or now - self._began < 1 or now - self._shown < _EVERY_S:
             return
         self._shown = now
         rate = (done - self._first) / max(now - self._began, 0.001)
@@ -49,3 +52,4 @@ class Bar:
         if self._shown:
             sys.stderr.write("\r\033[K")
             sys.stderr.flush()
+        self._first, self._shown = None, 0.0
