@@ -350,13 +350,16 @@ def test_killed_from_outside_is_lost_and_left_overs_are_cleared(host: TestHost, 
 
 
 def test_a_killed_supervisor_is_no_killed_job(host: TestHost, client: Client) -> None:
-    job = launch(client, host, "--", "sleep", "3")
+    job = launch(client, host, "--", "sleep", "1000")
     for pid, words in host.login_processes().items():
         if "supervise.sh" in words:
             host.kill(pid)
     found = jobs(client)[0]
     assert found["state"] == "running"
     assert "supervisor was killed" in str(found["reason"])
+    for pid, words in host.login_processes().items():
+        if words == "sleep 1000":
+            host.kill(pid)
     until(lambda: jobs(client)[0]["state"] == "lost")
     assert client.run("wait", job).returncode == 255
 
