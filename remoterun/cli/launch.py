@@ -100,6 +100,10 @@ def command(app: App, /, hosts: tuple[str, ...], words: tuple[str, ...], **optio
                 target = Path(str(options["eject"]))
                 target.write_bytes(eject(prepared.plan, prepared.payload))
                 target.chmod(0o700)
+                if target.resolve().is_relative_to(prepared.plan.project.root):
+                    note(
+                        f"{target} lies in the project and may hold secrets: the next launch would send it; move it away"
+                    )
                 note(f"wrote {target}: run it on {prepared.plan.host}, as the login that shall own the job")
             else:
                 sys.stdout.write(describe(prepared.plan, prepared.payload))

@@ -83,13 +83,16 @@ def remove_job(remote: Remote, job_id: str) -> None:
 
 def post_mortem(remote: Remote, job_id: str) -> PostMortem:
     """The evidence of one job, put together. Raises UnknownJob."""
+    from remoterun.host.look import collect_gpus, post_gpus
     from remoterun.host.postmortem import examine
 
     with remote.converse() as conversation:
-        reply = conversation.ask("rr_why", [remote.host.workdir, job_id], libraries=["lib", "jobs", "why"])
-        remote.check(reply, f"looking into {job_id}", job_id)
+        number = conversation.post("rr_why", [remote.host.workdir, job_id], libraries=["lib", "jobs", "why"])
+        posted = post_gpus(conversation, remote)
+        reply = remote.check(conversation.collect(number), f"looking into {job_id}", job_id)
+        gpus = collect_gpus(conversation, posted)
     scan = parse_scan(reply.out)
-    found = examine(scan.jobs[0], scan, remote.host.name) if scan.jobs else None
+    found = examine(scan.jobs[0], scan, remote.host.name, gpus) if scan.jobs else None
     if found is None:
         raise remote.failure(reply, f"looking into {job_id}")
     return found

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from remoterun.host.jobs import Scan, Signs, exit_words, judge, oom_words
 from remoterun.host.signatures import recognise
+from remoterun.model.gpu import GpuReport, GpuState
 from remoterun.model.job import JobState, JobStatus
 
 _LINES = 20
@@ -57,19 +58,20 @@ class PostMortem:
     attempts: tuple[dict[str, str], ...]
 
 
-def examine(signs: Signs, scan: Scan, host: str) -> PostMortem | None:
-    """The post-mortem of what ``rr_why`` says, or None when it speaks of no whole job."""
+def examine(signs: Signs, scan: Scan, host: str, gpus: GpuReport) -> PostMortem | None:
+    """The post-mortem of what ``rr_why`` says and of the host's GPUs as they are now, or None when it speaks of no
+    whole job."""
     status = judge(signs, scan, host)
     if status is None:
         return None
     end = _text(signs, "end")
     rank, report = torchrun_report(end)
     traceback, traceback_rank = first_traceback(_text(signs, "traceback"), _text(signs, "before"))
-    kernel = kernel_lines(_text(signs, "kernel"), signs)
+    kernel = kernel_lines(_text(signs, "kernel"), signs.record("start"), scan.boot)
     first = traceback_rank if rank is None else rank
     return PostMortem(
         status=status,
-        findings=tuple(_findings(status, signs, end, report, traceback, kernel)),
+        findings=(*_gpu_findings(status, gpus), *_findings(status, signs, end, report, traceback, kernel)),
         rank=first,
         traceback=traceback,
         last_lines=tuple(line for line in _printable(_before_report(end)).splitlines() if line.strip())[-_LINES:],
@@ -123,13 +125,11 @@ def first_traceback(text: str, before: str) -> tuple[str | None, int | None]:
     return (None, None) if "ChildFailedError" in lines[-1] else ("\n".join(lines), rank)
 
 
-def kernel_lines(text: str, signs: Signs) -> tuple[str, ...]:
-    """The kernel's lines since the job's start (its time stamps are seconds since boot)."""
-    if text.strip() == "unreadable":
+def kernel_lines(text: str, start: Mapping[str, str], boot: str) -> tuple[str, ...]:
+    """The kernel's lines since the job's start (their time stamps are seconds since boot); none of another ``boot``."""
+    if text.strip() == "unreadable" or start.get("boot") != boot:
         return ()
-    began = signs.record("start").get("uptime", "")
-    if signs.record("start").get("boot") != signs.values.get("boot", signs.record("start").get("boot")):
-        return ()
+    began = start.get("uptime", "")
     since = float(began) - 1 if began.isdigit() else 0.0
     kept = []
     for line in text.splitlines():
@@ -166,6 +166,30 @@ def _findings(
         yield Finding(words, _exit_advice(report if report is not None else status.exit_code))
     if status.stalled_s is not None:
         yield Finding("its log is silent and its GPUs are idle", f"remoterun stacks {status.id} shows where it hangs")
+
+
+def _gpu_findings(status: JobStatus, report: GpuReport) -> Iterable[Finding]:
+    """GPUs of the job that are broken or gone now."""
+    if not status.gpus or status.state is JobState.SUCCEEDED:
+        return
+    if report.problem:
+        yield Finding(f"the GPU driver gives no answer now: {report.problem}", "remoterun doctor")
+        return
+    now = {gpu.uuid: gpu for gpu in report.gpus}
+    now |= {device.uuid: gpu for gpu in report.gpus for device in gpu.mig_devices}
+    indices = status.record.get("gpu_indices")
+    for number, uuid in enumerate(status.gpus):
+        index = f" {indices[number]}" if isinstance(indices, list) and number < len(indices) else ""
+        gpu = now.get(uuid)
+        if gpu is None:
+            yield Finding(
+                f"GPU{index} ({uuid}) is no longer there",
+                "it fell off the bus, or was taken out: reboot, or ask its owner",
+            )
+        elif gpu.state in (GpuState.LOST, GpuState.ERROR):
+            yield Finding(
+                f"GPU{index} ({uuid}) is {gpu.state.value}: {gpu.reason}", "remoterun gpus; reset it as root, or reboot"
+            )
 
 
 def _exit_advice(code: int) -> str | None:

@@ -12,6 +12,8 @@ rr_watch() {
   while [ ! -e exit ]; do
     rr_watch_log
     [ -z "$RR_UUIDS" ] || rr_watch_gpus
+    # Between two attempts nothing is idle or stalled.
+    [ ! -e pause ] || RR_BUSY=$(rr_uptime) RR_QUIET=$RR_BUSY
     [ -e stop ] || rr_watch_limits
     [ -z "$RR_UUIDS" ] || rr_watch_stall
     sleep "$(rr_tick)" &

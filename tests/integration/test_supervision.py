@@ -336,3 +336,16 @@ def test_a_log_that_was_cut_short_is_noticed(host: TestHost, client: Client) -> 
     out, err = follower.communicate(timeout=60)
     assert out == b""
     assert b"cut short" in err
+
+
+def test_why_knows_of_a_gpu_that_is_gone(host: TestHost, client: Client) -> None:
+    shown = cards(2, host.name)
+    host.nvidia.show(shown)
+    job = launch(client, host, "--gpus", "2", "--", "sleep", "600")
+    pid = int(file(host, job, "main").split("main=")[1].split()[0])
+    host.nvidia.show(shown[:1])
+    host.kill(pid)
+    until(lambda: status(client, job)["state"] == "failed")
+    found = json.loads(client.run("why", job, "--json", check=True).stdout)
+    assert found["findings"][0]["cause"] == f"GPU 1 ({shown[1].uuid}) is no longer there"
+    assert any("SIGKILL" in finding["cause"] for finding in found["findings"])
