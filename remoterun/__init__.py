@@ -17,9 +17,11 @@ from remoterun.errors import RemoterunError
 
 if TYPE_CHECKING:
     from remoterun.fleet import Fleet, Job
+    from remoterun.model.guards import Guards, Restart
+    from remoterun.model.job import Command, JobSpec
 
 __version__ = "0.1.0"
-__all__ = ["Fleet", "Job", "RemoterunError", "errors"]
+__all__ = ["Command", "Fleet", "Guards", "Job", "JobSpec", "RemoterunError", "Restart", "errors"]
 
 
 def __dir__() -> list[str]:
@@ -31,4 +33,12 @@ def __getattr__(name: str) -> Any:
         from remoterun import fleet
 
         return getattr(fleet, name)
+    if name in ("Guards", "Restart"):
+        from remoterun.model import guards
+
+        return getattr(guards, name)
+    if name in ("Command", "JobSpec"):
+        from remoterun.model import job
+
+        return getattr(job, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

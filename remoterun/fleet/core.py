@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,9 +132,13 @@ class Fleet:
             python=python,
             env=env,
             max_restarts=max_restarts,
-            detach=True,
         )
-        with self.launched(spec, hosts, Path(folder).absolute()) as started:
+        return self.launch_spec(spec, hosts=hosts, folder=folder)
+
+    def launch_spec(self, spec: JobSpec, *, hosts: Sequence[str] = (), folder: str | os.PathLike[str] = ".") -> Job:
+        """Launch whatever the command line can: a plain command, restarts, limits, news (:class:`JobSpec`,
+        :class:`Command`, :class:`Guards`, :class:`Restart` of this package)."""
+        with self.launched(replace(spec, detach=True), hosts, Path(folder).absolute()) as started:
             return Job(self, self.launch_host(hosts), started.status)
 
     @contextmanager
@@ -367,6 +371,7 @@ class Job:
         from remoterun.fleet import rerunning
 
         with rerunning.rerun(self.remote, self.id, again, self.fleet.state) as started:
+            listing.remember(self.fleet.state, [started.status])
             yield started
 
     def rerun(self, *, resume: bool = False, name: str | None = None, gpus: int | str | None = None) -> Job:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from remoterun import Command, Fleet, Guards, JobSpec, Restart
 from tests.conftest import require
 from tests.fleet.client import Client
 from tests.fleet.host import TestHost
@@ -349,3 +350,17 @@ def test_why_knows_of_a_gpu_that_is_gone(host: TestHost, client: Client) -> None
     found = json.loads(client.run("why", job, "--json", check=True).stdout)
     assert found["findings"][0]["cause"] == f"GPU 1 ({shown[1].uuid}) is no longer there"
     assert any("SIGKILL" in finding["cause"] for finding in found["findings"])
+
+
+def test_from_python_everything_that_the_command_line_can(
+    host: TestHost, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.use(monkeypatch)
+    fleet = Fleet.load()
+    command = Command("plain", "sh", ("-c", "echo $REMOTERUN_ATTEMPT $X; [ $REMOTERUN_ATTEMPT = 2 ]"))
+    spec = JobSpec("api", command, env={"X": "it's"}, guards=Guards(restart=Restart(most=3, delay_s=1), timeout_s=60))
+    job = fleet.launch_spec(spec, hosts=[host.name])
+    assert job.wait().attempt == 2
+    assert b"".join(job.logs()).splitlines()[-1] == b"2 it's"
+    assert job.rerun().wait().exit_code == 0
+    assert [finding.cause for finding in job.why().findings] == []
