@@ -36,6 +36,8 @@ LEFT_OUT = frozenset(
     ]
 )
 IGNORE_FILE = ".remoterunignore"
+# What `pull` leaves in a folder that it filled: such a folder does not go back with the next launch.
+PULLED = ".remoterun-pulled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +79,14 @@ def find_project(folder: Path, *, force: str | None = None) -> Project:
 
 def list_files(root: Path) -> FileList:
     """What git would list (``ls-files -co --exclude-standard``, submodules too), else all but the usual
-    leftovers; less what ``.remoterunignore`` names (same syntax as .gitignore)."""
+    leftovers; less what ``.remoterunignore`` names (same syntax as .gitignore), and folders that `pull` filled."""
     warnings: list[str] = []
     paths: Iterable[str] | None = None
     if _git(root, "rev-parse", "--show-toplevel"):
         paths = _git_files(root, warnings)
     if paths is None:
         paths = _walk(root)
-    kept = _without_ignored(root, paths)
+    kept = _without_ignored(root, _without_pulled(paths))
     return FileList(tuple(sorted(set(kept))), tuple(warnings))
 
 
@@ -130,6 +132,13 @@ def _walk(root: Path) -> Iterator[str]:
         for name in names:
             if name not in LEFT_OUT and not name.endswith(".pyc"):
                 yield prefix + name
+
+
+def _without_pulled(paths: Iterable[str]) -> Iterable[str]:
+    """Without the folders that `pull` filled."""
+    found = list(paths)
+    folders = tuple(path.removesuffix(PULLED) for path in found if path.endswith(f"/{PULLED}"))
+    return [path for path in found if path != PULLED and not (folders and path.startswith(folders))]
 
 
 def _without_ignored(root: Path, paths: Iterable[str]) -> Iterable[str]:

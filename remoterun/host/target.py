@@ -12,8 +12,8 @@ import msgspec
 
 from remoterun.errors import UsageError
 from remoterun.host.listing import RemoteFile
+from remoterun.host.project import PULLED as RECORD
 
-RECORD = ".remoterun-pulled"
 _PART = ".remoterun-part"
 
 

@@ -58,7 +58,9 @@ def test_what_the_job_made_comes_back_and_only_once(host: TestHost, client: Clie
     assert (target / "out/empty").is_dir()
     assert first["skipped"] == ["out/fifo is neither file, folder nor link"]
     assert pull(client)["files"] == 0
-    # The next launch does not send what was pulled... it is told when it would.
+    # What was pulled does not go back with the next launch.
+    sending = json.loads(client.run("sync", host.name, "-n", "--json", check=True).stdout)["hosts"][0]["sending"]
+    assert [entry["path"] for entry in sending if "runs" in entry["path"]] == []
     host.sh(f"echo more >>'.remoterun/jobs/{job}/out/a b/x.pt'")
     assert pull(client)["files"] == 1
     assert (target / "out/a b/x.pt").read_text() == "1\nmore\n"
