@@ -12,8 +12,6 @@ pytestmark = [pytest.mark.fleet, pytest.mark.slow]
 
 def test_random_faults_break_no_invariant(monkeypatch: pytest.MonkeyPatch) -> None:
     require("sshd", "tmux", root=True)
-    for name in ("HOME", "PATH", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
-        monkeypatch.setenv(name, "")
     with Field(20261201, 3, monkeypatch.setenv) as field:
         faults, broken, _ = field.run(40)
     assert sum(faults.values()) >= 40
