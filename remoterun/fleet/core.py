@@ -15,6 +15,7 @@ from remoterun.fleet import control, listing, logs
 from remoterun.fleet.following import Follower, read_status
 from remoterun.fleet.local_state import LocalState
 from remoterun.fleet.logs import Excerpt
+from remoterun.fleet.watching import Watch
 from remoterun.host.project import find_project
 from remoterun.host.remote import Remote
 from remoterun.model.facts import Facts
@@ -263,6 +264,10 @@ class Fleet:
     def facts(self, hosts: Sequence[str] = ()) -> Iterator[listing.Answer[Facts]]:
         """Facts and GPUs of hosts, each as it answers."""
         return listing.ask_all(self.select(hosts), listing.look_at)
+
+    def watch(self, hosts: Sequence[str] = (), *, beat_s: float = 2.0, once: bool = False) -> Watch:
+        """GPUs and load of hosts, refreshed every ``beat_s`` seconds; ``with fleet.watch() as watch:``."""
+        return Watch(self.select(hosts), beat_s=beat_s, once=once)
 
     def gpus(self, hosts: Sequence[str] = ()) -> dict[str, Facts | None]:
         """Facts with GPUs by host; None for a host that did not answer."""

@@ -48,17 +48,23 @@ def post_gpus(
 
 def collect_gpus(conversation: Conversation, posted: _Posted) -> GpuReport:
     """The answer. A driver that hangs is a report that says so, not an error."""
+    held = parse_leases(conversation.collect(posted.leases).text)
+    output = conversation.collect(posted.gpus, timeout=6 * FIRST_PROBE_S).out
+    report = parse(output, posted.nonce, held)
+    return with_jobs(report, jobs_of(output, posted.nonce))
+
+
+def parse_leases(text: str) -> dict[str, Lease]:
+    """The lines of ``rr_leases`` (other lines are passed over), by UUID."""
     held: dict[str, Lease] = {}
-    for line in conversation.collect(posted.leases).text.splitlines():
+    for line in text.splitlines():
         words = line.removeprefix("lease=").split(" ")
         if line.startswith("lease=") and len(words) == 4:
             held[words[0]] = Lease(words[1], *(None if word == "-" else word for word in words[2:]))
-    output = conversation.collect(posted.gpus, timeout=6 * FIRST_PROBE_S).out
-    report = parse(output, posted.nonce, held)
-    return _with_jobs(report, jobs_of(output, posted.nonce))
+    return held
 
 
-def _with_jobs(report: GpuReport, jobs: dict[int, str]) -> GpuReport:
+def with_jobs(report: GpuReport, jobs: dict[int, str]) -> GpuReport:
     """Where no lease tells the job (no flock there), the processes may."""
     gpus = []
     for gpu in report.gpus:

@@ -106,3 +106,25 @@ class GpuReport:
     tier: int | None = None
     unified_memory_total_mib: int | None = None
     unified_memory_available_mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostLoad:
+    """What a host is busy with beside its GPUs. Sizes in KiB; ``load`` over one minute; ``user`` is our login there."""
+
+    user: str | None = None
+    cpus: int | None = None
+    load: float | None = None
+    memory_total_kib: int | None = None
+    memory_available_kib: int | None = None
+    disk_total_kib: int | None = None
+    disk_available_kib: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One refresh of a host: its load and its GPUs. ``took_s`` is what it cost the host, in seconds."""
+
+    load: HostLoad
+    gpus: GpuReport
+    took_s: float | None = None

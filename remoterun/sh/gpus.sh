@@ -2,11 +2,11 @@
 # One look at a host's GPUs: the raw answers of nvidia-smi and ps in sections, for host/gpus.py to read. Nothing
 # here judges. Sections: `NONCE begin NAME`, the output, `NONCE err` and the error output, `NONCE rc STATUS`.
 
-# rr_gpus NONCE SECONDS TIER: SECONDS bound each nvidia-smi; TIER chooses the newer fields to ask for: 3 all, 2 without
+# rr_gpus NONCE SECONDS TIER [DEEP]: SECONDS bound each nvidia-smi; TIER chooses the newer fields to ask for: 3 all, 2 without
 # the recovery action, 1 memory.reserved and compute_cap only, 0 none. An old driver refuses a query for one unknown
 # field, so they are asked apart from the core, and each refusal goes one tier down.
 rr_gpus() {
-  local LC_ALL=C nonce="$1" bound="$2" tier="$3" apps pids fields core
+  local LC_ALL=C nonce="$1" bound="$2" tier="$3" deep="${4-1}" apps pids fields core
   if ! command -v nvidia-smi >/dev/null 2>&1; then
     printf '\n%s none\n%s end\n' "$nonce" "$nonce"
     return 0
@@ -34,10 +34,10 @@ rr_gpus() {
   done
   apps=$(rr_section "$nonce" apps rr_smi "$bound" --query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name)
   printf '%s\n' "$apps"
-  pids=$(printf '%s\n' "$apps" | sed -n 's/^GPU-[^,]*, *\([0-9][0-9]*\),.*/\1/p' | sort -un | tr '\n' ',')
+  pids=$(rr_app_pids "$apps")
   if [ -n "$pids" ]; then
-    rr_section "$nonce" ps rr_ps "${pids%,}"
-    rr_section "$nonce" jobs rr_jobs_of "${pids%,}"
+    rr_section "$nonce" ps rr_ps "$pids"
+    [ -n "$deep" ] && rr_section "$nonce" jobs rr_jobs_of "$pids"
   fi
   case $core in *', Enabled, '*) rr_section "$nonce" list rr_smi_plain "$bound" -L ;; esac
   case $core in *'[N/A], [N/A], [N/A]'*) rr_section "$nonce" mem cat /proc/meminfo ;; esac
@@ -59,6 +59,25 @@ rr_smi_plain() {
   local bound="$1"
   shift
   if command -v timeout >/dev/null 2>&1; then timeout -k 2 "$bound" nvidia-smi "$@"; else nvidia-smi "$@"; fi
+}
+
+# The pids in rows of --query-compute-apps, each once, joined by commas. No process is started.
+rr_app_pids() {
+  local IFS line pid all=,
+  IFS='
+'
+  set -f
+  for line in $1; do
+    case $line in GPU-*,*) ;; *) continue ;; esac
+    pid=${line#*,}
+    pid=${pid%%,*}
+    pid=${pid# }
+    case $pid in '' | *[!0-9]*) continue ;; esac
+    case $all in *",$pid,"*) ;; *) all=$all$pid, ;; esac
+  done
+  set +f
+  all=${all#,}
+  printf %s "${all%,}"
 }
 
 # Owner, age and command of some processes; old procps and busybox know fewer columns.
@@ -84,3 +103,51 @@ rr_look_gpus() {
   shift
   rr_gpus "$@"
 }
+
+# rr_round PATHS NONCE SECONDS TIER DEEP WORKDIR: one refresh of a host that is watched. Load and memory, leases, GPUs; but
+# for ps and nvidia-smi no program is started, unless DEEP is 1, which adds what changes slowly.
+rr_round() {
+  local LC_ALL=C began
+  began=$(rr_centiseconds)
+  printf 'load=%s\n' "$(rr_line /proc/loadavg)"
+  rr_memory
+  if [ -n "$5" ]; then rr_slow_facts "$6"; fi
+  rr_leases
+  rr_path "$1" ''
+  rr_gpus "$2" "$3" "$4" "$5"
+  printf '%s took %s\n' "$2" "$(($(rr_centiseconds) - began))"
+}
+
+# What changes slowly: whose login this is, its processors, the disk under its workdir.
+rr_slow_facts() {
+  local found
+  found=$(rr_home "$1")
+  while [ ! -d "$found" ] && [ "$found" != / ]; do found=$(dirname "$found"); done
+  printf 'user=%s\ncpus=%s\n' "$(id -un 2>/dev/null || id -u)" "$(nproc 2>/dev/null)"
+  df -Pk "$found" | sed -n '2s/^.*  *\([0-9][0-9]*\)  *[0-9][0-9]*  *\([0-9][0-9]*\)  *[0-9]*% .*$/disk_total=\1\ndisk_available=\2/p'
+}
+
+# The machine's memory in KiB.
+rr_memory() {
+  local key value rest
+  while read -r key value rest; do
+    case $key in
+      MemTotal:) printf 'memory_total=%s\n' "$value" ;;
+      MemAvailable:)
+        printf 'memory_available=%s\n' "$value"
+        return 0
+        ;;
+    esac
+  done </proc/meminfo
+}
+
+# Hundredths of a second since boot.
+rr_centiseconds() {
+  local up rest
+  read -r up rest </proc/uptime
+  rest=${up#*.}
+  printf %s "${up%.*}${rest%"${rest#??}"}"
+}
+
+# rr_gpu_history WORKDIR JOB LINES: the newest lines of what a job's watcher wrote of its GPUs.
+rr_gpu_history() { tail -n "$3" "$(rr_home "$1")/jobs/$2/gpu.csv" 2>/dev/null; }

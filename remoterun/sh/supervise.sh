@@ -12,7 +12,10 @@ rr_supervise() {
     watch) rr_watch ;;
     tell) rr_tell "$3" ;;
     terminal) rr_in_terminal ;;
-    leased) rr_run "$PWD" ;;
+    leased)
+      rr_lease_notes "${PWD##*/}" "$(rr_line gpus)"
+      rr_run "$PWD"
+      ;;
     *) rr_begin_job ;;
   esac
 }

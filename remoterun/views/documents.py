@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from remoterun.errors import RemoterunError
+from remoterun.fleet.watching import Reading
 from remoterun.host.checks import Check
 from remoterun.model.facts import Facts
 from remoterun.model.gpu import Gpu
@@ -102,6 +103,17 @@ def gpu_object(gpu: Gpu) -> Document:
         "power_w": gpu.power_w,
         "power_limit_w": gpu.power_limit_w,
         "job": gpu.lease.job if gpu.lease else None,
+        "lease": {"job": gpu.lease.job, "user": gpu.lease.user, "since": gpu.lease.since} if gpu.lease else None,
+        "mig_devices": [
+            {
+                "uuid": device.uuid,
+                "profile": device.profile,
+                "state": device.state.value,
+                "memory_used_mib": device.memory_used_mib,
+                "memory_total_mib": device.memory_total_mib,
+            }
+            for device in gpu.mig_devices
+        ],
         "processes": [
             {
                 "pid": process.pid,
@@ -114,16 +126,23 @@ def gpu_object(gpu: Gpu) -> Document:
     }
 
 
-def gpus_host(name: str, facts: Facts | None, error: RemoterunError | None, age_s: float | None) -> Document:
-    """One host of ``gpus``."""
-    report = facts.gpus if facts else None
+def gpus_host(reading: Reading, now: float) -> Document:
+    """One host of ``gpus``. ``now`` is of the monotonic clock. Values that are old stand with their age."""
+    found, error = reading.round, reading.error
+    report = found.gpus if found else None
+    load = found.load if found else None
     return {
-        "host": name,
-        "reachable": facts is not None,
-        "error": error.message if error else (report.problem if report else None),
-        "age_s": age_s,
+        "host": reading.host,
+        "reachable": found is not None and error is None,
+        "error": error.message if error else reading.problem or (report.problem if report else None),
+        "age_s": None if reading.at is None else round(reading.age_s(now) or 0.0, 1),
         "driver": report.driver if report else None,
         "warnings": list(report.warnings) if report else [],
+        "cpus": load.cpus if load else None,
+        "load": load.load if load else None,
+        "memory_total_mib": _mib(load.memory_total_kib) if load else None,
+        "memory_available_mib": _mib(load.memory_available_kib) if load else None,
+        "disk_available_mib": _mib(load.disk_available_kib) if load else None,
         "gpus": [gpu_object(gpu) for gpu in report.gpus] if report else [],
     }
 

@@ -9,7 +9,6 @@ from datetime import datetime, timezone
 from remoterun.errors import RemoterunError
 from remoterun.host.checks import Check
 from remoterun.model.facts import Facts
-from remoterun.model.gpu import Gpu, GpuState
 from remoterun.model.job import JobState, JobStatus
 
 _STATE_COLOUR = {
@@ -21,13 +20,6 @@ _STATE_COLOUR = {
     JobState.QUEUED: "33",
     JobState.STARTING: "33",
     JobState.STOPPED: "2",
-}
-_GPU_COLOUR = {
-    GpuState.FREE: "32",
-    GpuState.ERROR: "31",
-    GpuState.LOST: "31",
-    GpuState.UNKNOWN: "33",
-    GpuState.UNSETTLED: "33",
 }
 
 
@@ -118,50 +110,6 @@ def seconds(value: float | None) -> str:
     if hours:
         return f"{hours}h{minutes:02}m"
     return f"{minutes}m{secs:02}s" if minutes else f"{secs}s"
-
-
-def gpus_table(hosts: Sequence[tuple[str, Facts | None, RemoterunError | None]], *, width: int, colour: bool) -> str:
-    """``gpus --once``: a line for each GPU; hosts without any, and those that did not answer, get one too."""
-    rows: list[tuple[str, ...]] = []
-    colours: list[str] = []
-    for name, facts, error in hosts:
-        if facts is None:
-            rows.append((name, "", "", "", "", "", "", "", f"unreachable: {error.message if error else '?'}"))
-            colours.append("33")
-            continue
-        for gpu in facts.gpus.gpus:
-            rows.append((name, *_gpu_cells(gpu)))
-            colours.append(_GPU_COLOUR.get(gpu.state, ""))
-        for said in (facts.gpus.problem, *facts.gpus.warnings):
-            if said:
-                rows.append((name, "", "", "", "", "", "", "", said))
-                colours.append("33")
-        if not facts.gpus.gpus and not facts.gpus.problem:
-            load = "-" if facts.load is None else f"{facts.load:.1f}"
-            rows.append((name, "", "no GPU", "", "", "", "", "", f"{facts.cpus or '?'} CPUs, load {load}"))
-            colours.append("2")
-    head = ("HOST", "GPU", "NAME", "STATE", "UTIL", "MEMORY MiB", "TEMP", "POWER W", "WHO")
-    return columns(head, rows, width=width, colours=colours if colour else None)
-
-
-def _gpu_cells(gpu: Gpu) -> tuple[str, ...]:
-    who = [f"job {gpu.lease.job}"] if gpu.lease else []
-    who += [
-        f"{process.user or '?'}:{process.pid}" + (f" {process.memory_mib}M" if process.memory_mib is not None else "")
-        for process in gpu.processes
-    ]
-    if gpu.reason and gpu.state not in (GpuState.FREE, GpuState.BUSY, GpuState.RESERVED):
-        who.append(gpu.reason)
-    return (
-        _or_dash(gpu.index),
-        gpu.name or "-",
-        gpu.state.value,
-        _or_dash(gpu.utilization_pct, "%"),
-        f"{_or_dash(gpu.memory_used_mib)}/{_or_dash(gpu.memory_total_mib)}",
-        _or_dash(gpu.temperature_c, "C"),
-        f"{_or_dash(None if gpu.power_w is None else round(gpu.power_w))}/{_or_dash(None if gpu.power_limit_w is None else round(gpu.power_limit_w))}",
-        ", ".join(who),
-    )
 
 
 def _or_dash(value: object, unit: str = "") -> str:
