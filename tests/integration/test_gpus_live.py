@@ -89,6 +89,7 @@ def test_the_live_view_at_80x24_and_200x60(fleet: Callable[..., list[TestHost]],
     view.send("C-c")
     view.wait_for(f"{job}  on")
     view.send("Escape")
+    view.wait_for("filter:")
     view.send("q")
     view.wait_for("EXIT=0")
     client.run("stop", job, check=True)

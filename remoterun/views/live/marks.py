@@ -45,7 +45,7 @@ def graph(values: Sequence[float | None], width: int, height: int, *, ascii_only
         for value in columns:
             filled = 0.0 if value is None else value / 100 * height - (row - 1)
             if value is None or filled <= 0:
-                cells.append("_" if ascii_only and row == 1 and value is not None else " ")
+                cells.append(level(0, ascii_only=ascii_only) if row == 1 and value is not None else " ")
             elif filled >= 1:
                 cells.append("#" if ascii_only else "█")
             else:
