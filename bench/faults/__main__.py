@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import signal
 import sys
 import time
 from collections import Counter
@@ -25,6 +26,8 @@ def main() -> int:
     print(f"seed {options.seed}", flush=True)
     began = time.monotonic()
     with Field(options.seed, options.hosts, os.environ.__setitem__) as field:
+        # A run that is told to end reports what it did.
+        signal.signal(signal.SIGTERM, lambda number, frame: field.stop())
         faults, broken, rounds = field.run(options.count)
     report(faults, broken, rounds, time.monotonic() - began)
     return 1 if broken else 0

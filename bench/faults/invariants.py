@@ -19,7 +19,8 @@ PATIENCE_S = 60
 
 @dataclass(frozen=True)
 class Outcome:
-    """One round as it ended: the jobs of its name, the client's exit status (None: killed) and output."""
+    """One round as it ended: the jobs of its name, the client's exit status (None: killed) and output. ``narrow``: its
+    host lets two logins in at once, and drops others."""
 
     scene: Scene
     jobs: tuple[JobStatus, ...]
@@ -28,6 +29,7 @@ class Outcome:
     errors: bytes
     followed: bool
     code: int
+    narrow: bool
 
 
 def broken_invariants(outcome: Outcome) -> Iterator[str]:
@@ -36,6 +38,8 @@ def broken_invariants(outcome: Outcome) -> Iterator[str]:
     if len(outcome.jobs) > 1:
         yield f"{len(outcome.jobs)} jobs of one launch"
     told = outcome.status == 0 or b"runs on" in outcome.errors
+    if not told and outcome.status == 255 and not outcome.narrow and not scene.broken & {"client", "link", "disk"}:
+        yield f"the launch failed, and nothing that it needs was broken: {outcome.errors[-300:]!r}"
     if not outcome.jobs:
         if told and "removed" not in scene.broken:
             yield "a launch that was told as done has no job"

@@ -18,9 +18,11 @@ from tests.fleet.host import TestHost
 
 @dataclass
 class Scene:
-    """What a fault may break: one job in the making or running. ``broken`` collects what the judge must know of."""
+    """What a fault may break: one job in the making or running. ``work`` is the host's workdir; ``broken`` collects what
+    the judge must know of."""
 
     host: TestHost
+    work: Path
     client: Client
     random: random.Random
     name: str
@@ -35,8 +37,7 @@ class Scene:
 
     def folder(self) -> Path | None:
         """The job's folder on the host, once it is there."""
-        jobs = Path(self.host.home) / ".remoterun" / "jobs"
-        found = sorted(jobs.glob(f"{self.name}-[0-9]*"))
+        found = sorted((self.work / "jobs").glob(f"{self.name}-[0-9]*"))
         return found[0] if found else None
 
     def main(self) -> int | None:
@@ -69,7 +70,7 @@ def tmux_killed(scene: Scene) -> None:
 
 def socket_deleted(scene: Scene) -> None:
     """A cleaner takes the tmux socket away."""
-    for socket in Path(scene.host.home, ".remoterun").glob("tmux-*/socket"):
+    for socket in scene.work.glob("tmux-*/socket"):
         with contextlib.suppress(OSError):
             socket.unlink()
 
@@ -154,7 +155,7 @@ def clock_set_back(scene: Scene) -> None:
 def disk_full(scene: Scene) -> None:
     """The disk of the workdir has no room for a moment (a small file system of its own)."""
     scene.broken.add("disk")
-    fill = Path(scene.host.home, ".remoterun", "fill")
+    fill = scene.work.parent / "fill"
     with contextlib.suppress(OSError), open(fill, "wb", buffering=0) as out:
         while True:
             out.write(b"\0" * 65536)

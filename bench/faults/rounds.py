@@ -46,22 +46,32 @@ class Field:
         self._faults: Counter[str] = Counter()
         self._broken: list[str] = []
         self._rounds = 0
+        self._enough = False
         self.client = Client(self._yard)
+        self._work: dict[str, Path] = {}
         self.hosts = [self._host(number) for number in range(hosts)]
         self.client.knows(self.hosts)
+        self._write_hosts_yaml()
         for name, value in self.client.env.items():
             setenv(name, value)
 
     def _host(self, number: int) -> TestHost:
-        host = TestHost(
-            self._yard, number=self._yard.next(), gpus=2, sshd=_CONFIGURATIONS[number % len(_CONFIGURATIONS)]
-        )
+        small = self.client.folder / f"small{number}"
         if number % len(_CONFIGURATIONS) == 2:
-            work = Path(host.home, ".remoterun")
-            work.mkdir()
-            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m,mode=777", "none", str(work)], check=True)
-            self._small.append(work)
+            small.mkdir()
+            # Before the host is made: it has mounts of its own from then on.
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m,mode=777", "none", str(small)], check=True)
+            self._small.append(small)
+        sshd = _CONFIGURATIONS[number % len(_CONFIGURATIONS)]
+        host = TestHost(self._yard, number=self._yard.next(), gpus=2, sshd=sshd)
+        self._work[host.name] = small / "w" if small in self._small else Path(host.home, ".remoterun")
         return host
+
+    def _write_hosts_yaml(self) -> None:
+        file = self.client.folder / "hosts.yaml"
+        lines = [f"  {host.name}: {{workdir: {self._work[host.name]}}}\n" for host in self.hosts]
+        file.write_text("hosts:\n" + "".join(lines))
+        self.client.env["REMOTERUN_HOSTS"] = str(file)
 
     def __enter__(self) -> Field:
         return self
@@ -75,6 +85,10 @@ class Field:
         for place in self._small:
             subprocess.run(["umount", "-l", str(place)], check=False)
         self._yard.close()
+
+    def stop(self) -> None:
+        """Begin no more rounds: ``run`` returns with what was done."""
+        self._enough = True
 
     def run(self, count: int) -> tuple[Counter[str], list[str], int]:
         """Rounds until ``count`` faults were made: faults by kind, broken invariants in words, rounds played."""
@@ -92,7 +106,7 @@ class Field:
     def _play(self, host: TestHost, chance: random.Random, count: int) -> None:
         while True:
             with self._lock:
-                if sum(self._faults.values()) >= count:
+                if self._enough or sum(self._faults.values()) >= count:
                     return
                 self._rounds += 1
                 number = self._rounds
@@ -121,9 +135,10 @@ class Field:
             "-c",
             script,
         ]
-        scene = Scene(host, self.client, chance, name, self.client.start(*words))
+        scene = Scene(host, self._work[host.name], self.client, chance, name, self.client.start(*words))
         reader = _Reader(scene.launch)
-        small = Path(host.home, ".remoterun") in self._small
+        small = self._work[host.name].parent in self._small
+        narrow = "MaxStartups" in _CONFIGURATIONS[self.hosts.index(host) % len(_CONFIGURATIONS)]
         kinds = {**FAULTS, **(SMALL_DISK_FAULTS if small else {})}
         chosen = chance.sample(list(kinds), chance.choice([2, 3, 4]))
         for kind in chosen:
@@ -135,7 +150,7 @@ class Field:
                 other.communicate(timeout=PATIENCE_S)
         jobs = self._settled(host, scene)
         outcome = Outcome(
-            scene, jobs, None if "client" in scene.broken else status, reader.out, reader.err, followed, code
+            scene, jobs, None if "client" in scene.broken else status, reader.out, reader.err, followed, code, narrow
         )
         broken = list(broken_invariants(outcome))
         if status is None and "client" not in scene.broken:
