@@ -14,6 +14,7 @@ from remoterun.model.job import JobState, JobStatus
 from remoterun.plan import shell
 
 if TYPE_CHECKING:
+    from remoterun.host.history import History
     from remoterun.host.postmortem import PostMortem
 
 SIGNALS = ("TERM", "INT", "USR1", "USR2", "QUIT", "HUP", "KILL")
@@ -96,6 +97,16 @@ def post_mortem(remote: Remote, job_id: str) -> PostMortem:
     if found is None:
         raise remote.failure(reply, f"looking into {job_id}")
     return found
+
+
+def read_history(remote: Remote, job_id: str) -> History:
+    """What a job's GPUs did so far, and its loss. Raises UnknownJob."""
+    from remoterun.host.history import parse_history
+
+    with remote.converse() as conversation:
+        reply = conversation.ask("rr_history", [remote.host.workdir, job_id], libraries=["lib", "jobs"])
+        remote.check(reply, f"reading the history of {job_id}", job_id)
+    return parse_history(parse_scan(reply.out).jobs[0])
 
 
 def read_stacks(remote: Remote, job_id: str) -> str:

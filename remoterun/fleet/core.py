@@ -26,6 +26,7 @@ from remoterun.transport.factory import Prompt, make_transport
 
 if TYPE_CHECKING:
     from remoterun.fleet import launching, pulling, rerunning, syncing
+    from remoterun.host.history import History
     from remoterun.host.postmortem import PostMortem
 
 Notice = Callable[[str], None]
@@ -358,6 +359,10 @@ class Job:
     def why(self) -> PostMortem:
         """What is known of why it ended (or of how it goes). Raises ConnectError, UnknownJob."""
         return control.post_mortem(self.remote, self.id)
+
+    def history(self) -> History:
+        """What its GPUs did so far, and its loss. Raises ConnectError, UnknownJob."""
+        return control.read_history(self.remote, self.id)
 
     def stacks(self) -> str:
         """The Python stacks of its processes, as text for people. Raises UsageError when it has none."""

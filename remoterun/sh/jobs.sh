@@ -177,6 +177,20 @@ rr_since() {
 
 rr_last() { if [ "$1" -lt 0 ]; then cat; else tail -n "$1"; fi; }
 
+# rr_history WORKDIR ID: how it has gone so far: samples of its GPUs, and the newest file of metrics in out/ (JSON lines).
+rr_history() {
+  local newest='' file
+  cd "$(rr_home "$1")/jobs/$2" || return 3
+  printf 'job=%s\n' "$2"
+  [ ! -s gpu.csv ] || rr_give gpu.csv "$(tail -n 5000 gpu.csv)"
+  for file in out/*.jsonl out/*/*.jsonl; do
+    [ -s "$file" ] || continue
+    # shellcheck disable=SC3013 # -nt: dash, bash and busybox all have it.
+    if [ -z "$newest" ] || [ "$file" -nt "$newest" ]; then newest=$file; fi
+  done
+  [ -z "$newest" ] || rr_give metrics "$(tail -n 5000 "$newest" | head -c 2000000 | tr -d '\000')"
+}
+
 # rr_stop WORKDIR ID SIGNAL GRACE: start the stop on the host itself, then show how it goes. A cut link or a
 # Ctrl-C here does not cancel it. One that is under way already is joined. Ends with the job's signs.
 rr_stop() {

@@ -11,6 +11,7 @@ from typing import Any
 from remoterun.errors import RemoterunError
 from remoterun.fleet.watching import Reading
 from remoterun.host.checks import Check
+from remoterun.host.history import History
 from remoterun.model.facts import Facts
 from remoterun.model.gpu import Gpu
 from remoterun.model.job import JobStatus
@@ -76,6 +77,16 @@ def job_document(job: JobStatus, **more: object) -> Document:
     return {
         "schema": SCHEMA,
         "job": {**job_object(job), "plan": record or None, "stop": dict(job.stop) or None, **more},
+    }
+
+
+def history_object(history: History | None) -> Document | None:
+    """What a job's GPUs did (per cent, null where it was not known) and its losses, oldest first."""
+    if history is None:
+        return None
+    return {
+        "utilization_pct": {uuid: list(used) for uuid, used in history.utilization.items()},
+        "loss": list(history.losses),
     }
 
 

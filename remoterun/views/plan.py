@@ -8,11 +8,13 @@ from datetime import datetime
 
 from remoterun.fleet.launching import START_LIBRARIES, start_arguments
 from remoterun.host import scripts
+from remoterun.host.history import History
 from remoterun.host.jobs import parse_time
 from remoterun.host.snapshot import Payload
 from remoterun.model.job import JobStatus
 from remoterun.plan import shell
 from remoterun.plan.launch import LaunchPlan
+from remoterun.views.live.marks import spark, thinned
 from remoterun.views.tables import local_time, printable
 
 
@@ -87,6 +89,33 @@ def _gpus(job: JobStatus) -> str:
     shown = ", ".join(str(index) for index in indices) if isinstance(indices, list) else ""
     uuids = ", ".join(job.gpus)
     return f"{shown} ({uuids})" if shown and uuids else uuids or "none"
+
+
+_GRAPH = 48
+
+
+def history_text(job: JobStatus, history: History, *, ascii_only: bool) -> str:
+    """The lines of ``status`` about what happened over time: each GPU's use, and the loss, oldest at the left."""
+    lines = []
+    indices = job.record.get("gpu_indices")
+    for number, (uuid, used) in enumerate(history.utilization.items()):
+        known = [value for value in used if value is not None]
+        index = indices[number] if isinstance(indices, list) and number < len(indices) else uuid
+        said = (
+            f"mean {sum(known) / len(known):.0f} %, last {used[-1]:.0f} %"
+            if known and used[-1] is not None
+            else "unknown"
+        )
+        graph = spark(thinned(used, _GRAPH), min(len(used), _GRAPH), ascii_only=ascii_only)
+        lines.append(f"{f'gpu {index} use':<15} {graph}  {said}")
+    losses = history.losses
+    if losses:
+        low, high = min(losses), max(losses)
+        span = (high - low) or 1.0
+        shape = thinned([(loss - low) / span * 100 for loss in losses], _GRAPH)
+        graph = spark(shape, min(len(losses), _GRAPH), ascii_only=ascii_only)
+        lines.append(f"{'loss':<15} {graph}  {losses[0]:.4g} to {losses[-1]:.4g}, lowest {low:.4g}")
+    return "".join(line + "\n" for line in lines)
 
 
 def status_text(job: JobStatus, tmux: str | None) -> str:

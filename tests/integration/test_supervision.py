@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -364,3 +365,22 @@ def test_from_python_everything_that_the_command_line_can(
     assert b"".join(job.logs()).splitlines()[-1] == b"2 it's"
     assert job.rerun().wait().exit_code == 0
     assert [finding.cause for finding in job.why().findings] == []
+
+
+def test_status_shows_what_the_gpus_did_and_the_loss(host: TestHost, client: Client) -> None:
+    shown = cards(2, host.name)
+    host.nvidia.show(shown)
+    lines = "".join(f'{{"step": {n}, "loss": {5 - n}}}\\n' for n in range(5))
+    script = f"printf '{lines}' >\"$REMOTERUN_OUT/metrics.jsonl\"; sleep 600"
+    job = launch(client, host, "--gpus", "2", "--stall-after", "4s", "--", "sh", "-c", script)
+    host.nvidia.show([replace(card, utilization="60") for card in shown])
+    until(lambda: "60" in file(host, job, "gpu.csv"))
+    history = status(client, job)["history"]
+    assert history["loss"] == [5, 4, 3, 2, 1]
+    assert set(history["utilization_pct"]) == {card.uuid for card in shown}
+    assert history["utilization_pct"][shown[1].uuid][-1] == 60
+    text = client.run("status", job, check=True).stdout
+    assert "last 60 %" in text
+    assert "5 to 1, lowest 1" in text
+    client.run("stop", job, check=True)
+    assert client.run("--plain", "status", job, check=True).stdout.isascii()
