@@ -7,12 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.fleet.client import Client
 from tests.fleet.host import TestHost
 from tests.fleet.need import require as require
 from tests.fleet.proxy import Proxy
 from tests.fleet.yard import ROOT, Yard, sweep
+
+# A busy machine is slow now and then; that is no fault of what is tested.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")
