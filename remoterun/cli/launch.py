@@ -40,6 +40,7 @@ class LaunchCommand(click.Command):
 @click.option(
     "--gpus", metavar="N|all|none|LIST", help="How many GPUs, or which: 0,3 or UUIDs. [default: all, if free]"
 )
+@click.option("--wait", is_flag=True, help="Wait on the host until the GPUs are free; first come, first served.")
 @click.option("--nproc-per-node", type=click.IntRange(1), help="Processes. [default: one per GPU, one without]")
 @click.option("-m", "--module", metavar="MODULE", help="A module in place of SCRIPT.")
 @click.option("--runtime", type=click.Choice(["auto", "none", "docker", "podman"]), help="[default: auto]")
@@ -176,6 +177,7 @@ def _spec(words: tuple[str, ...], options: dict[str, object]) -> JobSpec:
         notify=tuple(options["notify"]),  # type: ignore[arg-type]
         checkpoint=_text(options["checkpoint"]),
         tty=bool(options["tty"]),
+        wait=bool(options["wait"]),
         detach=bool(options["detach"]),
     )
 

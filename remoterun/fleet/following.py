@@ -64,6 +64,7 @@ class Follower:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     def _read(self, conversation: Conversation, posted: int | None) -> Generator[bytes, None, JobStatus]:
+        waited_for: str | None = None
         while True:
             if posted is None:
                 arguments = [self.remote.host.workdir, self.job_id, str(self.offset)]
@@ -91,6 +92,11 @@ class Follower:
                 return status
             if status.state is JobState.UNKNOWN:
                 return status
+            if status.state is JobState.QUEUED:
+                if status.reason != waited_for:
+                    waited_for = status.reason
+                    self.notice(f"{self.job_id} {waited_for}")
+                time.sleep(2)
             time.sleep(0.2)
 
 

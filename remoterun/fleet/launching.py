@@ -34,8 +34,8 @@ from remoterun.host.snapshot import (
     read_tree,
 )
 from remoterun.model.facts import Facts
-from remoterun.model.job import JobSpec, JobStatus, Project, Snapshot
-from remoterun.plan.gpus import choose, parse_request
+from remoterun.model.job import JobSpec, JobState, JobStatus, Project, Snapshot
+from remoterun.plan.gpus import check_tickets, choose, parse_request, wait_choice
 from remoterun.plan.ids import make_id
 from remoterun.plan.launch import LaunchPlan, make_plan
 from remoterun.plan.sizes import ignore_lines
@@ -50,7 +50,7 @@ _TRIES = 5
 # The sh files of a job's folder, and the function each ends with.
 _AGENT = {
     "supervise.sh": (
-        ("lib", "signals", "leases", "checkpoints", "notify", "stacks", "watch", "supervise"),
+        ("lib", "signals", "leases", "checkpoints", "notify", "stacks", "watch", "queue", "supervise"),
         'rr_supervise "${0%/*}" "$@"',
     ),
     "view.sh": (("lib", "view"), 'rr_view "${0%/*}" "$@"'),
@@ -269,7 +269,12 @@ def plan_job(
     """The plan of a job of this moment: an id, the GPUs that are free. Raises PlanError, GpusTaken, UsageError."""
     order = random.SystemRandom()
     try:
-        gpus = choose(parse_request(spec.gpus), facts.gpus, seed=order.getrandbits(32))
+        seed = order.getrandbits(32)
+        if spec.wait and "flock" in facts.tools:
+            gpus = wait_choice(parse_request(spec.gpus), facts.gpus, seed=seed)
+        else:
+            gpus = choose(parse_request(spec.gpus), facts.gpus, seed=seed)
+        check_tickets(gpus, facts.gpus)
     except RemoterunError as error:
         error.host = remote.host.name
         raise
@@ -353,7 +358,7 @@ def start(
             hint="remoterun gpus shows who; try again, or choose others",
             host=remote.host.name,
         )
-    if status.started is None and status.exit_code is None:
+    if status.started is None and status.exit_code is None and status.state is not JobState.QUEUED:
         raise StartError(
             f"job {plan.id} was made on {remote.host.name} but its supervisor did not start: "
             f"{reply.error_text or 'no reason given'}",

@@ -89,7 +89,7 @@ def judge(signs: Signs, scan: Scan, host: str) -> JobStatus | None:
         nodes=int(record.get("nodes") or 1),
         reason=reason,
         exit_code=code,
-        gpus=tuple(str(uuid) for uuid in record.get("gpus") or ()),
+        gpus=_gpus(signs, record),
         created=parse_time(record.get("created")),
         started=parse_time(start.get("started")),
         ended=parse_time(exit_record.get("ended")),
@@ -113,6 +113,13 @@ def _state(signs: Signs, scan: Scan, record: Mapping[str, object]) -> tuple[JobS
         return state, _why_ended(state, code, signs.record("stop"), exit_record, start), code
     if scan.host_id and record.get("host_id") not in (None, scan.host_id):
         return JobState.UNKNOWN, f"it runs on {record.get('hostname')}, which shares this home folder", None
+    queued = signs.record("queued")
+    if not start and queued:
+        if scan.boot and queued.get("boot") not in ("", None, scan.boot):
+            return JobState.LOST, f"the host was rebooted while it waited for GPUs; remoterun rerun {signs.id}", None
+        if signs.values.get("waiter_is") == "alive":
+            return JobState.QUEUED, queued.get("why") or None, None
+        return JobState.LOST, f"killed while it waited for GPUs; remoterun rerun {signs.id}", None
     if not start:
         made = _int(signs.values.get("made"))
         if made is not None and scan.now and scan.now - made > STARTING_S:
@@ -136,6 +143,15 @@ def _state(signs: Signs, scan: Scan, record: Mapping[str, object]) -> tuple[JobS
         by_kernel or "its supervisor and its first process were killed from outside (SIGKILL)",
         None,
     )
+
+
+def _gpus(signs: Signs, record: Mapping[str, object]) -> tuple[str, ...]:
+    """By UUID: as planned, or as the host chose them for a job that waited."""
+    planned = record.get("gpus")
+    if isinstance(planned, list) and planned:
+        return tuple(str(uuid) for uuid in planned)
+    chosen = signs.files.get("gpus", b"").decode("ascii", "replace").strip() if signs.record("start") else ""
+    return tuple(chosen.split(",")) if chosen else ()
 
 
 def _attempt(signs: Signs) -> int:

@@ -9,7 +9,7 @@ from remoterun.host.facts import parse_facts, post_facts
 from remoterun.host.gpus import HIGHEST_TIER, jobs_of, parse
 from remoterun.host.remote import Remote, new_nonce
 from remoterun.model.facts import Facts
-from remoterun.model.gpu import GpuReport, Lease
+from remoterun.model.gpu import GpuReport, Lease, Ticket
 
 # A first nvidia-smi may have to start the driver (persistence mode off): seconds.
 FIRST_PROBE_S = 30
@@ -41,17 +41,18 @@ def post_gpus(
     """Ask for GPUs and leases without waiting."""
     nonce = new_nonce()
     path = ":".join(remote.host.path)
-    leases = conversation.post("rr_leases", libraries=["lib", "leases"])
+    leases = conversation.post("rr_leases_and_tickets", libraries=["lib", "leases", "queue"])
     number = conversation.post("rr_look_gpus", [path, nonce, str(bound), str(tier)], libraries=["facts", "gpus"])
     return _Posted(leases, number, nonce)
 
 
 def collect_gpus(conversation: Conversation, posted: _Posted) -> GpuReport:
     """The answer. A driver that hangs is a report that says so, not an error."""
-    held = parse_leases(conversation.collect(posted.leases).text)
+    told = conversation.collect(posted.leases).text
+    held = parse_leases(told)
     output = conversation.collect(posted.gpus, timeout=6 * FIRST_PROBE_S).out
     report = parse(output, posted.nonce, held)
-    return with_jobs(report, jobs_of(output, posted.nonce))
+    return replace(with_jobs(report, jobs_of(output, posted.nonce)), tickets=parse_tickets(told))
 
 
 def parse_leases(text: str) -> dict[str, Lease]:
@@ -62,6 +63,16 @@ def parse_leases(text: str) -> dict[str, Lease]:
         if line.startswith("lease=") and len(words) == 4:
             held[words[0]] = Lease(words[1], *(None if word == "-" else word for word in words[2:]))
     return held
+
+
+def parse_tickets(text: str) -> tuple[Ticket, ...]:
+    """The lines of ``rr_tickets``, oldest first (other lines are passed over)."""
+    lines = [line.removeprefix("ticket=").split(" ") for line in text.splitlines() if line.startswith("ticket=")]
+    return tuple(
+        Ticket(words[0], words[1], int(words[2]), words[3], tuple(words[4].split(",")))
+        for words in lines
+        if len(words) == 5 and words[2].isdigit()
+    )
 
 
 def with_jobs(report: GpuReport, jobs: dict[int, str]) -> GpuReport:

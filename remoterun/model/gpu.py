@@ -58,6 +58,17 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class Ticket:
+    """A job that waits on the host for ``count`` GPUs of ``uuids``."""
+
+    job: str
+    user: str
+    count: int
+    since: str
+    uuids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Gpu:
     """One GPU of a host. Memory in MiB, temperature in C, power in W, utilisation in per cent."""
 
@@ -94,7 +105,7 @@ class GpuReport:
     ``available`` says whether the tool that lists them ran at all; ``problem`` is one sentence when it did
     not work (no driver, library mismatch, no answer in time), None where the host simply has no GPU tool.
     ``warnings`` are host messages that empty no row. ``partial`` marks a cut answer. ``tier`` is the set of
-    newer fields this driver accepted, to be handed to the next look.
+    newer fields this driver accepted, to be handed to the next look. ``tickets`` are the jobs that wait, oldest first.
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -106,6 +117,7 @@ class GpuReport:
     tier: int | None = None
     unified_memory_total_mib: int | None = None
     unified_memory_available_mib: int | None = None
+    tickets: tuple[Ticket, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,8 @@ class JobSpec:
     """One launch as it was asked for, before any host was looked at.
 
     ``notify`` holds targets as typed (they may be secret); ``checkpoint`` a shell pattern of the job's checkpoints,
-    relative to its folder; ``tty`` whether it gets a terminal of its own.
+    relative to its folder; ``tty`` whether it gets a terminal of its own;
+    ``wait`` whether it may wait on its host until GPUs are free.
     """
 
     name: str
@@ -66,6 +67,7 @@ class JobSpec:
     notify: tuple[str, ...] = ()
     checkpoint: str | None = None
     tty: bool = False
+    wait: bool = False
     detach: bool = False
 
 

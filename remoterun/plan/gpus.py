@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from remoterun.errors import GpusTaken, PlanError, UsageError
 from remoterun.model.gpu import Gpu, GpuReport, GpuState
@@ -29,11 +29,21 @@ class GpuRequest:
 
 @dataclass(frozen=True, slots=True)
 class GpuChoice:
-    """The GPUs of a job, by UUID and index. ``hidden``: the job shall see none although there may be some."""
+    """The GPUs of a job, by UUID and index. ``hidden``: the job shall see none although there may be some.
+
+    ``count`` of ``candidates`` (UUIDs, the better first) is what a job waits for whose GPUs are chosen on its host.
+    """
 
     uuids: tuple[str, ...] = ()
     indices: tuple[int, ...] = ()
     hidden: bool = False
+    count: int = 0
+    candidates: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many GPUs the job has, or will have."""
+        return self.count or len(self.uuids)
 
 
 def parse_request(text: str | None) -> GpuRequest:
@@ -82,6 +92,40 @@ def choose(request: GpuRequest, report: GpuReport, *, seed: int) -> GpuChoice:
     if request.everything:
         return _everything(report)
     return _some(request.count or 0, report, seed)
+
+
+def wait_choice(request: GpuRequest, report: GpuReport, *, seed: int) -> GpuChoice:
+    """What a job of ``--wait`` waits for: the same GPUs as :func:`choose` would give it if nobody held any.
+
+    Raises PlanError where that many can never be had.
+    """
+    lent = replace(
+        report,
+        gpus=tuple(
+            replace(gpu, pickable=True, state=GpuState.FREE) if gpu.state in _TAKEN else gpu for gpu in report.gpus
+        ),
+    )
+    choice = choose(request, lent, seed=seed)
+    if not choice.uuids or any(uuid.startswith("MIG-") for uuid in choice.uuids):
+        return choice
+    if request.names is not None or request.everything:
+        return GpuChoice(count=len(choice.uuids), candidates=choice.uuids)
+    usable = [gpu for gpu in lent.gpus if gpu.pickable and gpu.uuid]
+    model = next(gpu.name for gpu in usable if gpu.uuid == choice.uuids[0])
+    same = [gpu for gpu in usable if gpu.name == model]
+    among = same if len(same) >= len(choice.uuids) else usable
+    among.sort(key=lambda gpu: _shuffle(seed, gpu.index or 0))
+    return GpuChoice(count=len(choice.uuids), candidates=tuple(gpu.uuid for gpu in among if gpu.uuid))
+
+
+def check_tickets(choice: GpuChoice, report: GpuReport) -> None:
+    """Raises GpusTaken where somebody already waits for one of these GPUs: nobody passes a job that waits."""
+    for ticket in report.tickets:
+        if set(ticket.uuids) & set(choice.uuids):
+            raise GpusTaken(
+                f"job {ticket.job} of {ticket.user} has waited for {ticket.count} GPUs since {ticket.since}",
+                hint="--wait queues behind it",
+            )
 
 
 def _everything(report: GpuReport) -> GpuChoice:

@@ -106,12 +106,12 @@ def make_plan(
             hint="--runtime none runs with the host's own Python",
             host=host.name,
         )
-    if spec.guards.idle_s is not None and not gpus.uuids:
+    if spec.guards.idle_s is not None and not gpus.size:
         raise UsageError(
             "--stop-when-idle watches a job's GPUs, and this one has no GPU", hint="--timeout ends it by time"
         )
     paths = JobPaths(facts.workdir, job_id)
-    nproc = spec.nproc_per_node or max(1, len(gpus.uuids))
+    nproc = spec.nproc_per_node or max(1, gpus.size)
     argv = _argv(spec, host, facts, paths, nproc)
     environment = _environment(spec, host, facts, paths, gpus, nproc)
     warnings = _warnings(facts, host)
@@ -142,10 +142,19 @@ def make_plan(
         PlanFile("run.sh", run_script(plan, facts, spec.setup or host.setup), 0o700),
         PlanFile("env", shell.exports(spec.env), secret=True),
         PlanFile("gpus", ",".join(gpus.uuids)),
+        *_lease_files(gpus, facts),
         *_supervision_files(plan),
         *(PlanFile(name, text, 0o700) for name, text in agent.items()),
     ]
     return replace(plan, files=tuple(files))
+
+
+def _lease_files(gpus: GpuChoice, facts: Facts) -> list[PlanFile]:
+    """What a job waits for, and the processes that were on its GPUs when they were chosen."""
+    if gpus.count:
+        return [PlanFile("wait", f"count={gpus.count}\nany={','.join(gpus.candidates)}\n")]
+    pids = [str(process.pid) for gpu in facts.gpus.gpus if gpu.uuid in gpus.uuids for process in gpu.processes]
+    return [PlanFile("seen", " ".join(pids) + "\n")] if pids else []
 
 
 def _supervision_files(plan: LaunchPlan) -> list[PlanFile]:
@@ -245,6 +254,8 @@ def run_script(plan: LaunchPlan, facts: Facts, setup: str | None) -> str:
         f". {shell.quote(plan.paths.file('env'))}",
         f"cd {shell.quote(plan.working_folder)} || exit 126",
     ]
+    if plan.gpus.count:
+        lines.insert(-1, f". {shell.quote(plan.paths.file('gpus.env'))} || exit 126")
     if setup:
         # A job in the wrong environment is worse than none. 126: not to be tried again.
         failed = "remoterun: the setup line ended with status %s; the job is not started (`|| :` at its end lets it)\n"

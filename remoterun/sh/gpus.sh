@@ -141,13 +141,5 @@ rr_memory() {
   done </proc/meminfo
 }
 
-# Hundredths of a second since boot.
-rr_centiseconds() {
-  local up rest
-  read -r up rest </proc/uptime
-  rest=${up#*.}
-  printf %s "${up%.*}${rest%"${rest#??}"}"
-}
-
 # rr_gpu_history WORKDIR JOB LINES: the newest lines of what a job's watcher wrote of its GPUs.
 rr_gpu_history() { tail -n "$3" "$(rr_home "$1")/jobs/$2/gpu.csv" 2>/dev/null; }

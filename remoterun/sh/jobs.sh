@@ -46,11 +46,12 @@ rr_show() {
     [ "$supervisor$main" != deaddead ] || printf 'oom_kills_now=%s\n' "$(rr_oom_kills)"
   else
     printf 'made=%s\n' "$(stat -c %Y "$job/job.json")"
+    if rr_alive "$(rr_get "$job/queued" pid)" "$(rr_get "$job/queued" ticks)"; then echo waiter_is=alive; fi
   fi
   [ ! -e "$job/log" ] || stat -c 'log_size=%s
 log_time=%Y' "$job/log"
   # The exit record may have come while we looked at the processes: it is read after them, and it wins.
-  for name in start main pause stall stop exit job.json; do
+  for name in queued gpus start main pause stall stop exit job.json; do
     [ ! -f "$job/$name" ] || rr_give "$name" "$(cat "$job/$name")"
   done
   [ ! -e "$job/log" ] || rr_give tail "$(tail -c 400 "$job/log" | tr -d '\000')"

@@ -20,6 +20,14 @@ rr_uptime() {
   printf %s "$up"
 }
 
+# Hundredths of a second since boot.
+rr_centiseconds() {
+  local up rest
+  read -r up rest </proc/uptime
+  rest=${up#*.}
+  printf %s "${up%.*}${rest%"${rest#??}"}"
+}
+
 # How many processes the kernel has ended for want of memory since boot; nothing where it does not count them.
 rr_oom_kills() {
   local key value

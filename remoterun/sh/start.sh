@@ -161,13 +161,13 @@ rr_begin() {
     *) set -- "$shell" -l -c "exec sh \"\$RR_SUPERVISE\"" ;;
   esac
   rr_detached "$@" >/dev/null 2>"$job/supervise.err" </dev/null 3>&-
-  while [ ! -e "$job/start" ] && [ ! -e "$job/exit" ] && [ "$waited" -lt 500 ]; do
+  while [ ! -e "$job/start" ] && [ ! -e "$job/exit" ] && [ ! -e "$job/queued" ] && [ "$waited" -lt 500 ]; do
     rr_nap 0.02
     waited=$((waited + 1))
   done
   # The view is for later; the log is waited for now.
   if [ -n "$tmux" ]; then rr_session "$tmux" "$job" >/dev/null 2>&1 </dev/null 3>&- & fi
-  while [ ! -e "$job/exit" ] && [ "$settle" -gt 0 ]; do
+  while [ ! -e "$job/exit" ] && [ ! -e "$job/queued" ] && [ "$settle" -gt 0 ]; do
     rr_nap 0.05
     settle=$((settle - 1))
   done

@@ -13,6 +13,8 @@ rr_supervise() {
     tell) rr_tell "$3" ;;
     terminal) rr_in_terminal ;;
     leased)
+      # 76 too: somebody who does not use leases was quicker, or a stop was.
+      if { [ -e wait ] && [ -e stop ]; } || ! rr_unused; then exit 76; fi
       rr_lease_notes "${PWD##*/}" "$(rr_line gpus)"
       rr_run "$PWD"
       ;;
@@ -23,22 +25,20 @@ rr_supervise() {
 # Start the watcher, take the leases, run, tell. `flock -F` keeps the lock's descriptor open across exec, in the
 # supervisor and in the job's own first process, so a lease lives exactly as long as one of them: none can go stale.
 rr_begin_job() {
-  local dir uuid watcher code
+  local dir watcher code
   trap : HUP INT QUIT TERM
   # Started here, outside of the locks: it must not hold them.
   sh ./supervise.sh watch >/dev/null 2>&1 </dev/null &
   watcher=$!
-  if [ ! -s gpus ]; then
+  if [ ! -s gpus ] && [ ! -e wait ]; then
     rr_run "$PWD"
   elif ! command -v flock >/dev/null 2>&1 || ! dir=$(rr_lease_place); then
     rr_event . starting 'no place for leases on this host: these GPUs are not held for the job'
     rr_run "$PWD"
+  elif [ -e wait ]; then
+    rr_queue "$dir"
   else
-    set --
-    for uuid in $(tr , ' ' <gpus); do
-      rr_lease_mark "$dir" "$uuid" && set -- "$@" flock -n -F -E 76 "$dir/$uuid"
-    done
-    "$@" sh ./supervise.sh leased
+    rr_with_leases "$dir"
     code=$?
     # 76 without a start: somebody else was quicker. Nothing ran.
     if [ "$code" = 76 ] && [ ! -e start ]; then
@@ -48,6 +48,16 @@ rr_begin_job() {
   kill "$watcher" 2>/dev/null
   # Whoever follows the job must not wait for a web server.
   [ ! -s notify ] || rr_detached sh ./supervise.sh tell end >/dev/null 2>&1 </dev/null
+}
+
+# PLACE: this job's GPUs locked, then the rest of it in a process that holds the locks. 76: they could not be had.
+rr_with_leases() {
+  local dir="$1" uuid
+  set --
+  for uuid in $(tr , ' ' <gpus); do
+    rr_lease_mark "$dir" "$uuid" && set -- "$@" flock -n -F -E 76 "$dir/$uuid"
+  done
+  "$@" sh ./supervise.sh leased
 }
 
 # Start, wait, perhaps again, end.
@@ -204,6 +214,12 @@ rr_stop_job() {
   began=$(rr_uptime)
   printf 'stopper=%s\nstopper_ticks=%s\nsignal=%s\ngrace=%s\nwhy=%s\nasked=%s\n' \
     "$$" "$(rr_ticks $$)" "$signal" "$grace" "$3" "$(rr_now)" | rr_put stop
+  # A job that waits for GPUs sees the record and goes; one that has just got them is ended like any other.
+  while [ ! -e start ] && [ -e wait ] && [ "$waited" -lt 300 ] && rr_alive "$(rr_get queued pid)" "$(rr_get queued ticks)"; do
+    rr_nap 0.1
+    waited=$((waited + 1))
+  done
+  waited=0
   rr_end "$id" "$signal" "$grace" || code=1
   # The supervisor sees the end of its child and writes it down; if it is dead we do.
   while [ ! -e exit ] && [ "$waited" -lt 100 ] && rr_alive "$(rr_get start supervisor)" "$(rr_get start supervisor_ticks)"; do

@@ -10,6 +10,11 @@ rr_watch() {
   RR_SIZE=-1 RR_UUIDS=$(rr_line gpus) RR_QUIET=$(rr_uptime) RR_BUSY=$RR_QUIET RR_MOST=
   command -v nvidia-smi >/dev/null 2>&1 || RR_UUIDS=
   while [ ! -e exit ]; do
+    if [ -z "$RR_UUIDS" ] && [ -e wait ] && [ -e start ] && command -v nvidia-smi >/dev/null 2>&1; then
+      # A job that waited has its GPUs only now.
+      RR_UUIDS=$(rr_line gpus) RR_QUIET=$(rr_uptime) RR_BUSY=$(rr_uptime)
+    fi
+    if [ ! -e start ] && [ -e queued ] && ! rr_alive "$(rr_get queued pid)" "$(rr_get queued ticks)"; then return 0; fi
     rr_watch_log
     [ -z "$RR_UUIDS" ] || rr_watch_gpus
     # Between two attempts nothing is idle or stalled.

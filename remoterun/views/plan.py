@@ -21,6 +21,8 @@ from remoterun.views.tables import local_time, printable
 def summary(plan: LaunchPlan) -> str:
     """One line at the start of a followed job."""
     gpus = ", ".join(str(index) for index in plan.gpus.indices)
+    if plan.gpus.count:
+        return f"{plan.id} goes to {plan.host} for {plan.gpus.count} GPUs, when they are free; Ctrl-C detaches"
     where = f"GPU{'s' if len(plan.gpus.indices) > 1 else ''} {gpus}" if plan.gpus.uuids else "no GPU"
     under = f"; torchrun, {_processes(plan.nproc)}" if plan.spec.command.torchrun else ""
     return f"{plan.id} runs on {plan.host} ({where}{under}); Ctrl-C detaches"
@@ -28,6 +30,12 @@ def summary(plan: LaunchPlan) -> str:
 
 def _processes(count: int) -> str:
     return "1 process" if count == 1 else f"{count} processes"
+
+
+def _asked_gpus(plan: LaunchPlan) -> str:
+    if plan.gpus.count:
+        return f"the first {plan.gpus.count} that are free of {', '.join(plan.gpus.candidates)}"
+    return ", ".join(plan.gpus.uuids) or "none"
 
 
 def describe(plan: LaunchPlan, payload: Payload) -> str:
@@ -38,7 +46,7 @@ def describe(plan: LaunchPlan, payload: Payload) -> str:
         f"job       {plan.id}",
         f"host      {plan.host}",
         f"runtime   {plan.runtime}: {plan.runtime_reason}",
-        f"gpus      {', '.join(plan.gpus.uuids) or 'none'}",
+        f"gpus      {_asked_gpus(plan)}",
         f"project   {project.root}{commit}",
         f"snapshot  {snapshot.tree}: {snapshot.files} files, {snapshot.size} bytes; to send {payload.sent_bytes} bytes"
         + (f" on top of {snapshot.base}" if snapshot.base else ""),
