@@ -11,6 +11,9 @@ rr_queue() {
     printf 'job=%s\nuser=%s\nsince=%s\npid=%s\nticks=%s\ncount=%s\nany=%s\n' "${PWD##*/}" "$(id -un)" "$(rr_now)" "$$" \
       "$(rr_ticks $$)" "$(rr_get wait count)" "$(rr_get wait any)" | rr_put "$ticket"
   )
+  # Given back by the process that got the GPUs.
+  RR_TICKET=$ticket
+  export RR_TICKET
   while [ ! -e stop ] && [ ! -e exit ]; do
     RR_CHOSEN='' RR_WHY=''
     ahead=$(rr_ahead "$dir" "$ticket")

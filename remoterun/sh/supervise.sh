@@ -15,6 +15,8 @@ rr_supervise() {
     leased)
       # 76 too: somebody who does not use leases was quicker, or a stop was.
       if { [ -e wait ] && [ -e stop ]; } || ! rr_unused; then exit 76; fi
+      [ -z "${RR_TICKET-}" ] || rm -f "$RR_TICKET"
+      unset RR_TICKET
       rr_lease_notes "${PWD##*/}" "$(rr_line gpus)"
       rr_run "$PWD"
       ;;
