@@ -98,6 +98,11 @@ def _cpu(pid: int) -> float:
     return (int(cells[11]) + int(cells[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def _refreshes(host: TestHost) -> int:
+    """How often the main query was put: once for each refresh."""
+    return sum(call.startswith("--query-gpu=index,") for call in host.nvidia.calls())
+
+
 def refresh(yard: Yard, host: TestHost) -> None:
     """Round trips and seconds of a refresh, through a proxy that delays."""
     client = Client(yard, "far")
@@ -112,10 +117,10 @@ def refresh(yard: Yard, host: TestHost) -> None:
         process.stdout.readline()
     before = proxy.round_trips
     rounds = 20
-    calls = len(host.nvidia.calls())
+    calls = _refreshes(host)
     for _ in range(rounds):
         process.stdout.readline()
-    asked = (len(host.nvidia.calls()) - calls) / 3
+    asked = _refreshes(host) - calls
     trips = (proxy.round_trips - before) / max(1.0, asked)
     process.terminate()
     process.wait()
