@@ -62,6 +62,13 @@ class LaunchCommand(click.Command):
     type=click.Path(exists=True, dir_okay=False),
     help="Variables, a K=V a line.",
 )
+@click.option(
+    "--data",
+    "data",
+    multiple=True,
+    metavar="NAME|SRC:DST[:ro|rw]",
+    help="Data for the job: a name of the host's data, or a folder of the host. Its path is in REMOTERUN_DATA_<NAME>.",
+)
 @click.option("--max-restarts", type=click.IntRange(0), default=0, help="torchrun's own restarts of failed workers.")
 @guard_options
 @click.option("--tty", is_flag=True, help="Give the job a terminal of its own, for pdb and prompts; attaches to it.")
@@ -179,6 +186,7 @@ def _spec(words: tuple[str, ...], options: dict[str, object]) -> JobSpec:
         tty=bool(options["tty"]),
         wait=bool(options["wait"]),
         detach=bool(options["detach"]),
+        data=tuple(options["data"]),  # type: ignore[arg-type]
     )
 
 

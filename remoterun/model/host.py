@@ -25,6 +25,21 @@ class DataSource:
 
 
 @dataclass(frozen=True, slots=True)
+class Mount:
+    """Data of one job: ``source`` an absolute path on the host, ``path`` the one in the job's container, ``mode`` ro or rw."""
+
+    name: str
+    source: str
+    path: str
+    mode: str = "ro"
+
+    @property
+    def variable(self) -> str:
+        """The variable that tells the job where the data is."""
+        return "REMOTERUN_DATA_" + self.name.upper().replace("-", "_")
+
+
+@dataclass(frozen=True, slots=True)
 class Keep:
     """How long ended jobs' files stay: the newest ``count`` jobs, ``age`` such as ``30d``, ``bytes`` such as ``200g``."""
 

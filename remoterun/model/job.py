@@ -50,7 +50,7 @@ class JobSpec:
 
     ``notify`` holds targets as typed (they may be secret); ``checkpoint`` a shell pattern of the job's checkpoints,
     relative to its folder; ``tty`` whether it gets a terminal of its own;
-    ``wait`` whether it may wait on its host until GPUs are free.
+    ``wait`` whether it may wait on its host until GPUs are free; ``data`` the words of --data.
     """
 
     name: str
@@ -69,6 +69,7 @@ class JobSpec:
     tty: bool = False
     wait: bool = False
     detach: bool = False
+    data: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ from datetime import datetime
 
 from remoterun.errors import PlanError, UsageError
 from remoterun.model.facts import Facts
-from remoterun.model.host import Host
+from remoterun.model.host import Host, Mount
 from remoterun.model.job import Command, JobPaths, JobSpec, Project, Snapshot
 from remoterun.plan import shell
 from remoterun.plan.gpus import GpuChoice, cuda_environment
 from remoterun.plan.guards import guards_file, notify_file, restart_file
+from remoterun.plan.mounts import choose_mounts, unbound
 from remoterun.plan.record import job_record
 from remoterun.plan.torchrun import torchrun_argv, torchrun_environment
 
@@ -57,6 +58,7 @@ class LaunchPlan:
     warnings: tuple[str, ...] = ()
     rerun_of: str | None = None
     resume: bool = False
+    mounts: tuple[Mount, ...] = ()
 
     @property
     def working_folder(self) -> str:
@@ -114,7 +116,9 @@ def make_plan(
     nproc = spec.nproc_per_node or max(1, gpus.size)
     argv = _argv(spec, host, facts, paths, nproc)
     environment = _environment(spec, host, facts, paths, gpus, nproc)
-    warnings = _warnings(facts, host)
+    mounts = choose_mounts(spec.data, host, facts.home)
+    environment |= {mount.variable: mount.source for mount in mounts}
+    warnings = (*_warnings(facts, host), *unbound(mounts))
     plan = LaunchPlan(
         id=job_id,
         spec=spec,
@@ -135,6 +139,7 @@ def make_plan(
         warnings=warnings,
         rerun_of=rerun_of,
         resume=resume,
+        mounts=mounts,
     )
     record = job_record(plan, facts, now, launcher)
     files = [
@@ -253,6 +258,7 @@ def run_script(plan: LaunchPlan, facts: Facts, setup: str | None) -> str:
         shell.exports(dict(plan.environment)).rstrip("\n"),
         f". {shell.quote(plan.paths.file('env'))}",
         f"cd {shell.quote(plan.working_folder)} || exit 126",
+        *(shell.data_check(mount.name, mount.source, mount.mode).rstrip("\n") for mount in plan.mounts),
     ]
     if plan.gpus.count:
         lines.insert(-1, f". {shell.quote(plan.paths.file('gpus.env'))} || exit 126")

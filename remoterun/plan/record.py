@@ -45,6 +45,7 @@ def job_record(plan: LaunchPlan, facts: Facts, now: datetime, launcher: Mapping[
         "nproc_per_node": plan.nproc,
         "gpus": list(plan.gpus.uuids),
         "gpu_indices": list(plan.gpus.indices),
+        "mounts": msgspec.to_builtins(plan.mounts),
         "environment": dict(plan.environment),
         "secret_names": list(plan.secrets),
         "notify": [parse_notify(target)[0] for target in spec.notify],

@@ -47,6 +47,21 @@ def exports(values: Mapping[str, str]) -> str:
     return "".join(f"export {check_variable(name)}={quote(value)}\n" for name, value in values.items())
 
 
+def data_check(name: str, path: str, mode: str) -> str:
+    """Lines that end a script with status 126 where data is not there: a folder that should be mounted and is not
+    is an empty one, and a job must not train on that. Only a folder for writing may be empty."""
+    said = join([f"remoterun: data {name}: {path}"])
+    found = '[ -n "$(find "$1/." ! -name . 2>/dev/null | head -n 1)" ]'
+    test = '[ -w "$1" ]' if mode == "rw" else f'{{ [ ! -d "$1" ] || {found}; }}'
+    wrong = "cannot be written" if mode == "rw" else "is empty: is it mounted?"
+    return (
+        f"set -- {quote(path)}\n"
+        f"[ -e \"$1\" ] || {{ printf '%s is not there\\n' {said} >&2; exit 126; }}\n"
+        f"[ -r \"$1\" ] || {{ printf '%s cannot be read\\n' {said} >&2; exit 126; }}\n"
+        f"{test} || {{ printf '%s {wrong}\\n' {said} >&2; exit 126; }}\n"
+    )
+
+
 def check_variable(name: str) -> str:
     """``name`` if a shell can export it; else UsageError."""
     letters = name.replace("_", "a")

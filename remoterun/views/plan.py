@@ -53,6 +53,7 @@ def describe(plan: LaunchPlan, payload: Payload) -> str:
         f"folder    {plan.paths.folder}",
         f"starts in {plan.working_folder}",
         f"command   {shell.join(plan.argv)}",
+        *(f"data      {mount.name}: {mount.source} ({mount.mode}) in ${mount.variable}" for mount in plan.mounts),
         "environment",
         *(f"  {name}={shell.quote(value)}" for name, value in plan.environment),
         *(f"  {name}=(secret)" for name in plan.secrets),
