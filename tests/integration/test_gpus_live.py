@@ -115,7 +115,7 @@ def test_a_host_that_goes_dark_turns_grey_and_comes_back(host: TestHost, client:
     assert "hosts" not in screen, "the terminal is as it was"
 
 
-def test_ctrl_z_and_a_signal_leave_the_terminal_as_it_was(host: TestHost, client: Client) -> None:
+def test_plain_signs_and_every_size_of_terminal(host: TestHost, client: Client) -> None:
     host.nvidia.show(cards(1, host.name))
     shell = client.terminal("exec", "-H", "local", "--", "true", columns=100, lines=24)
     shell.wait_for("EXIT=0")
