@@ -6,6 +6,7 @@ Prints the seed, the faults by kind, and every broken invariant with the round's
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import signal
@@ -14,6 +15,7 @@ import time
 from collections import Counter
 
 from bench.faults.rounds import Field
+from tests.fleet.yard import Yard, sweep
 
 
 def main() -> int:
@@ -25,7 +27,9 @@ def main() -> int:
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     began = time.monotonic()
-    with Field(options.seed, options.hosts, os.environ.__setitem__) as field:
+    sweep()
+    yard = Yard()
+    with contextlib.closing(yard), Field(yard, options.seed, options.hosts, os.environ.__setitem__) as field:
         # A run that is told to end reports what it did.
         signal.signal(signal.SIGTERM, lambda number, frame: field.stop())
         faults, broken, rounds = field.run(options.count)

@@ -19,7 +19,7 @@ from remoterun.fleet import Fleet, Job
 from remoterun.model.job import JobStatus
 from tests.fleet.client import Client
 from tests.fleet.host import TestHost
-from tests.fleet.yard import Yard, end_pids, sweep
+from tests.fleet.yard import Yard, end_pids
 
 # What the hosts are, in turn: plain, narrow, with a login that has a small disk for its jobs.
 _CONFIGURATIONS = ("", "MaxSessions 1\nMaxStartups 2\n", "")
@@ -36,11 +36,10 @@ _JOBS = (
 class Field:
     """The hosts and the client of one run; ends everything it started."""
 
-    def __init__(self, seed: int, hosts: int, setenv: Callable[[str, str], None]) -> None:
+    def __init__(self, yard: Yard, seed: int, hosts: int, setenv: Callable[[str, str], None]) -> None:
         """``setenv`` makes the client's environment this process's own: the judge asks through the Python interface."""
         self._random = random.Random(seed)
-        sweep()
-        self._yard = Yard()
+        self._yard = yard
         self._small: list[Path] = []
         self._lock = threading.Lock()
         self._faults: Counter[str] = Counter()
@@ -84,7 +83,6 @@ class Field:
             host.close()
         for place in self._small:
             subprocess.run(["umount", "-l", str(place)], check=False)
-        self._yard.close()
 
     def stop(self) -> None:
         """Begin no more rounds: ``run`` returns with what was done."""
