@@ -68,8 +68,13 @@ class LaunchPlan:
 
 
 def choose_runtime(spec: JobSpec, host: Host, has_dockerfile: bool) -> tuple[str, str]:
-    """The runtime and the reason for it."""
+    """The runtime and the reason for it. Raises UsageError where --image and --runtime contradict each other."""
     asked = spec.runtime or host.runtime
+    if spec.image and spec.runtime == "none":
+        raise UsageError("--image asks for a container, and --runtime none for none", hint="leave one out")
+    if spec.image and asked == "none":
+        # What was typed for this launch wins over the host's habit.
+        return "docker", f"the image {spec.image} is named"
     if asked != "auto":
         return asked, "asked for" if spec.runtime else f"{host.name}'s runtime in hosts.yaml"
     image = spec.image or host.image

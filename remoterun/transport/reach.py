@@ -23,8 +23,10 @@ _SILENCE_S = 15
 def connect(hop: SshTarget, through: paramiko.Transport | None, timeout: float) -> Any:
     """A socket, or what serves as one, to a hop's SSH port. Raises what :func:`unreachable` puts into words."""
     if through is not None:
-        return through.open_channel(
-            "direct-tcpip", (hop.hostname, hop.port), ("127.0.0.1", 0), WINDOW, PACKET, timeout=timeout
+        return _Hop(
+            through.open_channel(
+                "direct-tcpip", (hop.hostname, hop.port), ("127.0.0.1", 0), WINDOW, PACKET, timeout=timeout
+            )
         )
     if hop.proxy_command:
         return _ProxyCommand(hop.proxy_command)
@@ -47,6 +49,22 @@ def _notice_silence(sock: socket.socket, seconds: int) -> None:
             if seconds and hasattr(socket, name):
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), max(2, seconds // 3))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * seconds)
+
+
+class _Hop:
+    """A jump host's channel as a socket. Closing it sends word to the jump host, which may be gone by then: that is
+    no error, and must not become a traceback of paramiko's own thread."""
+
+    def __init__(self, channel: paramiko.Channel) -> None:
+        self._channel = channel
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
+
+    def close(self) -> None:
+        """End it, on whatever still stands."""
+        with contextlib.suppress(EOFError, OSError, paramiko.SSHException):
+            self._channel.close()
 
 
 class _ProxyCommand:
